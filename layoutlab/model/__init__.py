@@ -1,0 +1,1 @@
+"""The models under test: read from .tflite files, described, and built."""
