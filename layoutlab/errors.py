@@ -35,7 +35,7 @@ class UsageError(LayoutlabError):
 
 
 class SpecError(LayoutlabError):
-    """The spec is wrong. `problems` holds one finished line per problem, in the order of the file."""
+    """The spec is wrong. `problems` holds the text of each problem (place, source line, caret), in file order."""
 
     exit_code = EXIT_USAGE
 

@@ -1,0 +1,281 @@
+"""The fields of a spec, as pydantic models: one place for types, bounds, defaults and their description.
+
+The models accept the forms YAML may use (a hook or a target as one string) and hold one form only:
+`HookSpec`, and a target parsed into the mapping TVM takes. All are frozen and refuse unknown keys.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    WithJsonSchema,
+    model_validator,
+)
+from pydantic_core import CoreSchema, PydanticCustomError
+
+from layoutlab.spec import rules
+from layoutlab.spec.target import TARGET_SCHEMA, TargetDict, parse_target
+from layoutlab.spec.words import listed
+
+HOOKS = ("keep", "nhwc", "nchw", "nchwc")
+DEFAULT_BLOCK = 8
+# Schedules of TVM take seeds from 1 to this; the others keep to the same bound.
+LARGEST_SEED = 2**31 - 1
+
+_IDENT = "[A-Za-z_][A-Za-z0-9_]*"
+
+HostTarget = Literal["host"]
+BuildName = Literal[
+    "mobilenet_v1",
+    "mobilenet_v2",
+    "mobilenet_v3_small",
+    "mobilenet_v3_large",
+    "mobilenet_v3_small_minimalistic",
+    "mobilenet_v3_large_minimalistic",
+    "resnet50",
+    "inception_v3",
+]
+
+
+class Expected(NamedTuple):
+    """What a field expects, where type and bounds do not say it well; `known` words feed did-you-mean."""
+
+    text: str
+    known: tuple[str, ...] = ()
+
+
+def _read_target(value: Any) -> TargetDict | str:
+    if not isinstance(value, str | dict):
+        raise ValueError("expected a target string, a mapping, or host")
+    return value if value == "host" else parse_target(value)
+
+
+def _not_reserved(name: str) -> str:
+    if name == "tflite":
+        raise ValueError('"tflite" is reserved for the row of the baseline')
+    return name
+
+
+_TARGET_TEXT_SCHEMA = {
+    "type": "string",
+    "pattern": "^(host$|llvm)",
+    "examples": ["host", "llvm -device=arm_cpu -mtriple=aarch64-linux-gnu -mattr=+neon -num-cores=1"],
+}
+
+Name = Annotated[
+    str,
+    Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$", max_length=64),
+    Expected("1 to 64 of A-Z a-z 0-9 . _ - (no . in front, no ..)"),
+]
+FilePath = Annotated[
+    str, Field(pattern=r"^[^\x00-\x1f\x7f]+$"), Expected("the path of a .tflite file, relative to this file")
+]
+Sha256 = Annotated[
+    str, Field(pattern=r"^[0-9a-fA-F]{64}$"), AfterValidator(str.lower), Expected("64 hex digits")
+]
+Target = Annotated[
+    TargetDict | HostTarget,
+    PlainValidator(_read_target),
+    Expected('a target such as "llvm -mcpu=cortex-a72", a mapping, or host'),
+    WithJsonSchema({"anyOf": [_TARGET_TEXT_SCHEMA, TARGET_SCHEMA]}),
+]
+InputRange = Annotated[
+    tuple[float, float],
+    Expected("two numbers, [low, high]"),
+    WithJsonSchema({"type": "array", "items": {"type": "number"}, "minItems": 2, "maxItems": 2}),
+]
+Seed = Annotated[int, Field(ge=0, le=LARGEST_SEED)]
+TuningSeed = Annotated[
+    int,
+    Field(ge=1, le=LARGEST_SEED),
+    Expected(f"a whole number from 1 to {LARGEST_SEED} (TVM refuses the seed 0)"),
+]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def _raise_first(problems: list[rules.BrokenRule]) -> None:
+    # The loader reports these itself, for they must also be found while other fields are wrong.
+    if problems:
+        raise PydanticCustomError("cross_field", "{text}", {"text": problems[0].message})
+
+
+class ModelSpec(_Part):
+    """The TFLite model: a file, or one of the networks layoutlab can build."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["file"]}, {"required": ["build"]}]})
+
+    file: FilePath | None = Field(
+        default=None, description="A .tflite file; the path is relative to the spec file's folder."
+    )
+    build: BuildName | None = Field(
+        default=None, description="A network layoutlab builds, instead of a file."
+    )
+    sha256: Sha256 | None = Field(default=None, description="SHA-256 of the .tflite file, in 64 hex digits.")
+    input_range: InputRange = Field(
+        default=(-1.0, 1.0),
+        description="Range [low, high] the seeded random inputs are drawn from; low < high.",
+    )
+
+    @model_validator(mode="after")
+    def _rules(self) -> ModelSpec:
+        _raise_first(rules.model_problems(self.model_dump()))
+        return self
+
+
+class BaselineSpec(_Part):
+    """What the variants are compared with."""
+
+    runtime: Literal["tflite"] = Field(default="tflite", description="The runtime of the baseline.")
+    threads: int | None = Field(
+        default=None,
+        ge=1,
+        le=256,
+        description="CPU threads, of the variants too; must equal the target's num-cores if that is given. "
+        "Left out: the target's num-cores, else 1.",
+    )
+
+
+class HookSpec(_Part):
+    """The layout that TVM's alter_op_layout pass gives each convolution."""
+
+    hook: Annotated[str, Expected(f"{', '.join(HOOKS)} or package.module:function", HOOKS)] = Field(
+        pattern=rf"^({'|'.join(HOOKS)}|{_IDENT}(\.{_IDENT})*:{_IDENT})$",
+        description=f"{listed(HOOKS)}, or a function of your own as package.module:function.",
+    )
+    block: int | None = Field(
+        default=None,
+        ge=2,
+        le=64,
+        description="Channels per block of NCHWc; needed by nchwc, refused by the others.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return {"hook": value, "block": DEFAULT_BLOCK if value == "nchwc" else None}
+
+    @model_validator(mode="after")
+    def _rules(self) -> HookSpec:
+        _raise_first(rules.hook_problems(self.model_dump()))
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        mapping = handler.resolve_ref_schema(handler(core))
+        text = {"type": "string", "anyOf": [{"enum": list(HOOKS)}, {"pattern": "^[^:]+:[^:]+$"}]}
+        return {"anyOf": [text, dict(mapping)]}
+
+    def label(self) -> str:
+        """How tables name the hook: `keep`, `nchwc(block=8)`, `package.module:function`."""
+        return self.hook if self.block is None else f"{self.hook}(block={self.block})"
+
+
+class VariantSpec(_Part):
+    """One way to lay out the model's data, and whether it is tuned."""
+
+    name: Annotated[Name, AfterValidator(_not_reserved)] = Field(
+        description="Name of the variant's row and folder; unique, and not tflite."
+    )
+    convert_layout: Literal["NHWC", "NCHW"] | None = Field(
+        default=None,
+        description="Convert the whole graph to this layout first; left out, the model's own is kept.",
+    )
+    alter_op_layout: Annotated[
+        HookSpec | None,
+        Expected(f"{', '.join(HOOKS)}, package.module:function or {{hook: …, block: …}}", HOOKS),
+    ] = Field(
+        default=None,
+        description=f"Hook that chooses each convolution's layout; plain nchwc has block {DEFAULT_BLOCK}.",
+    )
+    tune: bool = Field(
+        default=True, description="Tune this variant; false compiles it with TVM's default schedules."
+    )
+
+
+class TuningSpec(_Part):
+    """How variants are tuned."""
+
+    trials: int = Field(default=1000, ge=1, le=1_000_000, description="Measured candidates per variant.")
+    search: Literal["evolutionary", "replay-trace"] = Field(
+        default="evolutionary", description="Search strategy."
+    )
+    cost_model: Literal["xgb", "random"] = Field(
+        default="xgb", description="Model that ranks the candidates."
+    )
+    pack_weights: bool = Field(
+        default=True, description="Let weights be stored in the layout the tuned code reads."
+    )
+    batch: int = Field(default=16, ge=1, le=64, description="Candidates per batch.")
+    population: int = Field(
+        default=128, ge=8, le=4096, description="Candidates alive in the evolutionary search."
+    )
+    seed: TuningSeed = Field(default=1, description="Seed of the search; TVM refuses 0.")
+
+
+class CheckSpec(_Part):
+    """How a variant's outputs are compared with TFLite's."""
+
+    inputs: int = Field(default=5, ge=1, le=1000, description="Random inputs to compare on.")
+    seed: Seed = Field(default=1, description="Seed of the inputs.")
+    rtol: float = Field(default=1e-3, ge=0, description="Allowed relative difference.")
+    atol: float = Field(default=1e-4, ge=0, description="Allowed absolute difference.")
+
+
+class MeasureSpec(_Part):
+    """How run times are measured."""
+
+    rounds: int = Field(
+        default=9, ge=1, le=1000, description="Rounds; in each, every variant runs once, in a new order."
+    )
+    repeats: int = Field(default=10, ge=1, le=1000, description="Timed repeats within a round.")
+    min_repeat_ms: int = Field(
+        default=100, ge=1, le=600_000, description="Shortest duration of one repeat, in ms."
+    )
+    warmup_ms: int = Field(
+        default=500, ge=0, le=600_000, description="Untimed running before each round, in ms."
+    )
+    seed: Seed = Field(default=1, description="Seed of the order within rounds and of the inputs.")
+
+
+class Spec(_Part):
+    """A comparison of data layouts of one model under Apache TVM, next to TFLite."""
+
+    name: Name = Field(description="Name of the comparison, and of its results folder.")
+    description: str | None = Field(default=None, description="Free text.")
+    model: ModelSpec = Field(description="The model: exactly one of file and build.")
+    target: Target = Field(
+        default="host", description="What to compile for: a target string, the same as a mapping, or host."
+    )
+    device: Literal["auto", "host"] = Field(
+        default="auto", description="Where to run: auto finds a device, host is here."
+    )
+    baseline: BaselineSpec = Field(default=BaselineSpec(), description="The baseline: its runtime and threads.")
+    variants: Annotated[tuple[VariantSpec, ...], Expected("a list of at least one variant")] = Field(
+        min_length=1, description="The variants to compare."
+    )
+    tuning: TuningSpec = Field(default=TuningSpec(), description="Tuning of the variants with tune: true.")
+    check: CheckSpec = Field(default=CheckSpec(), description="Comparison of the outputs with TFLite's.")
+    measure: MeasureSpec = Field(default=MeasureSpec(), description="Measurement of the run times.")
+
+    @model_validator(mode="after")
+    def _rules(self) -> Spec:
+        _raise_first(rules.spec_problems(self.model_dump()))
+        return self
+
+    @property
+    def threads(self) -> int:
+        """CPU threads that the baseline and every variant run with."""
+        cores = None if self.target == "host" else self.target.get("num-cores")
+        return self.baseline.threads or cores or 1

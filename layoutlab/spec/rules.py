@@ -1,0 +1,101 @@
+"""The rules that tie several fields of a spec together.
+
+They work on plain, perhaps half-read data (fields may be missing or of any type), so that a file with
+other mistakes still gets all of these reported in the same pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from layoutlab.spec.target import TargetError, parse_target
+from layoutlab.spec.words import quoted
+
+Loc = tuple[str | int, ...]
+
+
+class BrokenRule(NamedTuple):
+    """A broken rule: the path of keys and list positions it belongs to, and what to say."""
+
+    loc: Loc
+    message: str
+
+
+def spec_problems(spec: Mapping[str, Any]) -> list[BrokenRule]:
+    """Every broken rule of a whole spec, whatever else is wrong with it."""
+    model = spec.get("model")
+    problems = _within("model", model_problems(model)) if isinstance(model, Mapping) else []
+    problems += _thread_problems(spec)
+    variants = spec.get("variants")
+    variants = list(variants) if isinstance(variants, list | tuple) else []
+    problems += _name_problems(variants)
+    for index, variant in enumerate(variants):
+        hook = _mapping(_mapping(variant).get("alter_op_layout"))
+        problems += _within("variants", _within(index, _within("alter_op_layout", hook_problems(hook))))
+    return problems
+
+
+def model_problems(model: Mapping[str, Any]) -> list[BrokenRule]:
+    """Exactly one of file and build is given, and low < high."""
+    problems = []
+    given = [key for key in ("file", "build") if model.get(key) is not None]
+    if len(given) == 2:
+        problems.append(
+            BrokenRule(("build",), "file is given too: a model has exactly one of file and build")
+        )
+    if not given:
+        problems.append(BrokenRule((), "a model needs exactly one of file and build, found neither"))
+    match model.get("input_range"):
+        case (int() | float() as low, int() | float() as high) if not low < high:
+            problems.append(BrokenRule(("input_range",), f"expected low < high, found [{low:g}, {high:g}]"))
+    return problems
+
+
+def hook_problems(hook: Mapping[str, Any]) -> list[BrokenRule]:
+    """Hook nchwc needs a block, and no other hook takes one."""
+    name, block = hook.get("hook"), hook.get("block")
+    if name == "nchwc" and block is None:
+        return [BrokenRule((), "hook nchwc needs a block, e.g. {hook: nchwc, block: 8}")]
+    if isinstance(name, str) and name != "nchwc" and block is not None:
+        return [BrokenRule(("block",), f"only hook nchwc takes a block, found hook {quoted(name)}")]
+    return []
+
+
+def _name_problems(variants: list[Any]) -> list[BrokenRule]:
+    problems = []
+    first: dict[str, int] = {}
+    for index, variant in enumerate(variants):
+        name = _mapping(variant).get("name")
+        if isinstance(name, str) and first.setdefault(name, index) != index:
+            message = f"{quoted(name)} is already the name of variants[{first[name]}]"
+            problems.append(BrokenRule(("variants", index, "name"), message))
+    return problems
+
+
+def _thread_problems(spec: Mapping[str, Any]) -> list[BrokenRule]:
+    if not isinstance(spec.get("baseline"), Mapping):
+        return []
+    threads = spec["baseline"].get("threads")
+    cores = _cores(spec.get("target"))
+    if not isinstance(threads, int) or cores in (None, threads):
+        return []
+    message = f"{threads}, but the target has num-cores {cores}: a comparison needs equal threads"
+    return [BrokenRule(("baseline", "threads"), message)]
+
+
+def _cores(target: Any) -> int | None:
+    if not isinstance(target, str | dict) or target == "host":
+        return None
+    try:
+        return parse_target(target).get("num-cores")
+    except TargetError as error:
+        return error.partial.get("num-cores")
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _within(key: str | int, problems: list[BrokenRule]) -> list[BrokenRule]:
+    return [BrokenRule((key, *rule.loc), rule.message) for rule in problems]
