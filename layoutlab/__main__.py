@@ -1,0 +1,7 @@
+"""`python -m layoutlab`."""
+
+import sys
+
+from layoutlab.cli import main
+
+sys.exit(main())

@@ -1,0 +1,141 @@
+"""The command line. Results go to standard output, progress and errors to standard error.
+
+Nothing heavy is imported here: `--help`, `validate`, `plan` and `schema` answer at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from layoutlab.errors import EXIT_INTERRUPTED, EXIT_OK, LayoutlabError, SpecError
+
+_RESULTS = Path("results")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code (see `layoutlab.errors`)."""
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        return int(options.command(options))
+    except SpecError as error:
+        _complain("\n".join(error.problems))
+        return error.exit_code
+    except LayoutlabError as error:
+        _complain(f"error: {error}")
+        return error.exit_code
+    except KeyboardInterrupt:
+        _complain(_how_to_go_on(options))
+        return EXIT_INTERRUPTED
+
+
+def _interrupt(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def _complain(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _how_to_go_on(options: argparse.Namespace) -> str:
+    if options.command is not _run:
+        return "interrupted"
+    return (
+        f"interrupted. Every finished trial and round is kept under {options.results / 'runs'}; "
+        f"to go on, run the same again:\n  layoutlab run {options.spec}"
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="layoutlab",
+        description="Compare data layouts of a TFLite model compiled by Apache TVM, next to TFLite itself.",
+        epilog="exit codes: 0 fine, 1 a variant failed, 2 usage, spec or model, 3 no device, 4 wrong outputs, "
+        "130 interrupted",
+    )
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    run = _with_spec(commands.add_parser("run", help="run a spec, or what is left of it, and show its table"), _run)
+    run.add_argument("--json", action="store_true", help="print the table as JSON")
+    _with_spec(commands.add_parser("validate", help="check a spec and say everything that is wrong with it"), _validate)
+    _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
+    report = _with_spec(commands.add_parser("report", help="rebuild the table of a finished run"), _report)
+    report.add_argument("--json", action="store_true", help="print the table as JSON")
+    schema = commands.add_parser("schema", help="print the JSON schema of specs, for editors")
+    schema.set_defaults(command=_schema)
+    return parser
+
+
+def _with_spec(parser: argparse.ArgumentParser, command: Any) -> argparse.ArgumentParser:
+    parser.add_argument("spec", metavar="SPEC", help="a file under experiments/, or a path")
+    parser.add_argument(
+        "--results", type=Path, default=_RESULTS, metavar="DIR", help="folder of results (default: %(default)s)"
+    )
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _load(options: argparse.Namespace) -> Any:
+    from layoutlab.spec.load import find_spec, load_spec
+
+    return load_spec(find_spec(options.spec))
+
+
+def _run(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    from layoutlab.experiment import run_experiment
+    from layoutlab.progress import Progress
+
+    with Progress() as progress:
+        comparison = run_experiment(loaded, options.results, progress)
+    _show(comparison, options)
+    return int(comparison.exit_code)
+
+
+def _report(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    from layoutlab.report.comparison import compare
+    from layoutlab.report.files import write_results
+    from layoutlab.store import Store
+
+    with Store(options.results / "runs" / loaded.spec.name) as store:
+        comparison = compare(loaded.spec, store)
+    write_results(comparison, options.results / loaded.spec.name)
+    _show(comparison, options)
+    return int(comparison.exit_code)
+
+
+def _show(comparison: Any, options: argparse.Namespace) -> None:
+    from layoutlab.report.table import json_table, terminal_table
+
+    print(json_table(comparison) if options.json else terminal_table(comparison), end="")
+    _complain(f"written to {options.results / comparison.name}: table.md, table.csv, table.json")
+
+
+def _validate(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    print(f"{loaded.path}: fine, {len(loaded.spec.variants)} variants")
+    return EXIT_OK
+
+
+def _plan(options: argparse.Namespace) -> int:
+    from layoutlab.report.plan import plan_text
+
+    print(plan_text(_load(options), options.results), end="")
+    return EXIT_OK
+
+
+def _schema(options: argparse.Namespace) -> int:
+    from layoutlab.spec.schema import json_schema
+
+    print(json.dumps(json_schema(), indent=2))
+    return EXIT_OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

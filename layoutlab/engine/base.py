@@ -1,0 +1,100 @@
+"""The plain data that crosses between an engine's worker process and the experiment: no TVM object ever does."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutTransform:
+    """One executed change of layout: after which operator, before which, and the bytes it reads and writes."""
+
+    op: str
+    after: str
+    before: str
+    from_shape: tuple[int, ...]
+    to_shape: tuple[int, ...]
+    moved_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Census:
+    """Convolutions by the layout they really have, and the layout transforms left in the graph."""
+
+    conv_layouts: dict[str, int]
+    transforms: tuple[LayoutTransform, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskCoverage:
+    """One tuning task of a variant.
+
+    `ops`: call sites it serves; `trials`: candidates tried, of which `failed` gave no time; `best_us`: the best
+    measured time of one call in microseconds, None without a valid record.
+    """
+
+    name: str
+    ops: int
+    trials: int
+    failed: int
+    best_us: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Artifact:
+    """A built variant: the shared library, and what went into it."""
+
+    path: str
+    sha256: str
+    census_before: Census
+    census_after: Census
+    tasks: tuple[TaskCoverage, ...] = field(default=())
+    tune_s: float = 0.0
+    build_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningOptions:
+    """How a variant is tuned; the fields are those of the spec's `tuning`."""
+
+    trials: int
+    search: str
+    cost_model: str
+    pack_weights: bool
+    batch: int
+    population: int
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileJob:
+    """Everything a worker needs to turn one variant into an artifact.
+
+    `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is a hook's name
+    (None: no alter_op_layout) and `tune` is False for the untuned row.
+    """
+
+    model_path: str
+    target: dict[str, Any]
+    folder: str
+    convert_layout: str | None
+    hook: str | None
+    block: int | None
+    tune: bool
+    tuning: TuningOptions
+
+
+_Data = TypeVar("_Data")
+
+
+def to_json(data: Any) -> dict[str, Any]:
+    """A dataclass of this module as JSON data."""
+    return asdict(data)
+
+
+def from_json(kind: type[_Data], data: dict[str, Any]) -> _Data:
+    """Rebuild a dataclass of this module from data that went through JSON (tuples became lists)."""
+    return TypeAdapter(kind).validate_python(data)

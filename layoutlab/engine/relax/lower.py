@@ -1,0 +1,43 @@
+"""From Relax operators to the fused TIR functions that are tuned and built."""
+
+from __future__ import annotations
+
+import tvm
+from tvm import relax
+
+from layoutlab.engine.relax.layout.packed import legalize_conv2d
+from layoutlab.errors import StageError
+
+
+def lower(mod: tvm.IRModule, target: tvm.target.Target, pack_weights: bool) -> tvm.IRModule:
+    """Legalise and fuse. With `pack_weights`, constants are marked so that tuning may choose their layout.
+
+    Raises StageError("lower") if any operator survives: TVM only logs what it cannot legalise.
+    """
+    passes = [
+        relax.transform.LegalizeOps({"relax.nn.conv2d": legalize_conv2d}),
+        relax.transform.AnnotateTIROpPattern(),
+        relax.transform.FoldConstant(),
+        relax.transform.FuseOps(),
+        relax.transform.FuseTIR(),
+    ]
+    if pack_weights:
+        passes.append(relax.transform.AttachAttrLayoutFreeBuffers())
+    with target:
+        lowered = tvm.transform.Sequential(passes)(mod)
+    _require_lowered(lowered)
+    return lowered
+
+
+def _require_lowered(mod: tvm.IRModule) -> None:
+    survivors: list[str] = []
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
+            name = str(expr.op.name)
+            if name.startswith(("relax.nn.", "relax.image.")) or name in ("relax.layout_transform", "relax.permute_dims"):
+                survivors.append(f"{name.removeprefix('relax.')} -> {expr.ty}")
+
+    relax.analysis.post_order_visit(mod["main"], visit)
+    if survivors:
+        raise StageError("lower", f"{len(survivors)} operators have no kernel: {'; '.join(survivors[:5])}")

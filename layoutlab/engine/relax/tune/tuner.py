@@ -1,0 +1,100 @@
+"""Tuning one variant: the budget spent over its tasks, batch by batch.
+
+MetaSchedule brings the design spaces, the search strategies, the cost model and the database. The loop is ours
+because the stock scheduler writes the results of its first round only when every task has had one (minutes in
+which an interruption loses all), measures while it builds, and starts a resumed budget from zero.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from layoutlab.engine.base import TuningOptions
+from layoutlab.engine.relax.tune.pool import CandidatePool
+from layoutlab.engine.relax.tune.records import trial_times
+from layoutlab.engine.relax.tune.task import TaskSearch
+from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+
+Report = Callable[..., None]
+
+
+def extract_tasks(mod: tvm.IRModule, target: tvm.target.Target) -> list[meta_schedule.ExtractedTask]:
+    """The distinct functions of a lowered module, each with the number of ops it serves."""
+    return meta_schedule.relax_integration.extract_tasks(mod, target)
+
+
+def tune(
+    tasks: Sequence[meta_schedule.ExtractedTask],
+    target: tvm.target.Target,
+    options: TuningOptions,
+    database: meta_schedule.database.Database,
+    report: Report,
+) -> None:
+    """Spend what is left of `options.trials` on the tasks; trials already in the database count.
+
+    After each batch `report("trials", done=, total=, failed=, tuned=, tasks=, best_us=)` is called; `best_us` is the
+    sum of the best times over all ops in microseconds, which is not a latency.
+    """
+    cost_model = meta_schedule.CostModel.create(options.cost_model, num_tuning_cores=1)
+    seeds = meta_schedule.utils.fork_seed(options.seed, n=len(tasks))
+    searches = [
+        TaskSearch(task, target, options, database, cost_model, seed)
+        for task, seed in zip(tasks, seeds, strict=True)
+    ]
+    for search, times in zip(searches, trial_times(database, tasks), strict=True):
+        search.count(times)
+    _show(searches, options, report)
+    if _left(searches, options) <= 0 or not searches:
+        return
+    with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder, CandidatePool(target, Path(folder)) as pool:
+        _first_round(searches, options, pool, report)
+        _improve(searches, options, pool, report)
+
+
+def first_batch_size(options: TuningOptions, tasks: int) -> int:
+    """Random candidates for each task: a quarter of the budget over all, at most one batch, at least one."""
+    return max(1, min(options.batch, options.trials // (4 * tasks)))
+
+
+def _first_round(
+    searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report
+) -> None:
+    for search in searches:
+        count = min(first_batch_size(options, len(searches)), _left(searches, options))
+        if search.trials or count <= 0:
+            continue
+        candidates = search.propose_first(count)
+        search.add(candidates, pool.evaluate(candidates))
+        search.end_first()
+        _show(searches, options, report)
+
+
+def _improve(searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report) -> None:
+    while (left := _left(searches, options)) > 0:
+        alive = [search for search in searches if not search.exhausted]
+        if not alive:
+            return
+        search = max(alive, key=TaskSearch.promise)
+        candidates = search.propose(min(options.batch, left))
+        if candidates:
+            search.add(candidates, pool.evaluate(candidates))
+            _show(searches, options, report)
+
+
+def _left(searches: Sequence[TaskSearch], options: TuningOptions) -> int:
+    return options.trials - sum(search.trials for search in searches)
+
+
+def _show(searches: Sequence[TaskSearch], options: TuningOptions, report: Report) -> None:
+    known = [(search.ops, search.best_s) for search in searches if search.best_s is not None]
+    report(
+        "trials",
+        done=sum(search.trials for search in searches),
+        total=options.trials,
+        failed=sum(search.failed for search in searches),
+        tuned=len(known),
+        tasks=len(searches),
+        best_us=1e6 * sum(ops * best for ops, best in known),
+    )

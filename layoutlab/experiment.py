@@ -1,0 +1,319 @@
+"""One experiment, top to bottom: spec -> model -> baseline -> variants -> rounds -> comparison -> report.
+
+Every step leaves an event in the store before the next begins. A run that was interrupted, or a second run of the
+same spec, finds the events and does only what is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from layoutlab.baseline.tflite import BASELINE, versions
+from layoutlab.device.choose import Choice, choose
+from layoutlab.engine.base import Artifact, CompileJob, TuningOptions, from_json, to_json
+from layoutlab.errors import DeviceError, LayoutlabError, ModelError, StageError, WrongOutputs
+from layoutlab.model.resolve import resolve_model
+from layoutlab.process import run_job
+from layoutlab.progress import Progress, TuningLine, duration
+from layoutlab.report.comparison import Comparison, compare
+from layoutlab.report.files import write_results
+from layoutlab.spec.load import LoadedSpec
+from layoutlab.spec.models import Spec, VariantSpec
+from layoutlab.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What every step of one experiment needs to know."""
+
+    loaded: LoadedSpec
+    store: Store
+    progress: Progress
+    model: Path
+    model_sha256: str
+    choice: Choice
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.loaded.spec
+
+    @property
+    def inputs(self) -> Path:
+        """The seeded inputs, as a file that worker processes read."""
+        return self.store.folder / "inputs.npz"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What workers see: threads, and the spec's folder for hooks that live beside it."""
+        paths = [str(self.loaded.path.parent.resolve()), os.environ.get("PYTHONPATH", "")]
+        return {
+            "TVM_NUM_THREADS": str(self.spec.threads),
+            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        }
+
+    def log(self, name: str) -> Path:
+        """Where a job's output goes."""
+        return self.store.folder / "logs" / f"{name}.log"
+
+
+def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress) -> Comparison:
+    """Run the spec, or what is left of it, and write the table under `results/<name>/`.
+
+    A variant that fails costs its own row; what fails before the first variant (the model, the device, TFLite
+    itself) raises the error.
+    """
+    with Store(results / "runs" / loaded.spec.name) as store:
+        run = _begin(loaded, store, progress)
+        reference = _run_baseline(run)
+        artifacts = {}
+        for number, variant in enumerate(run.spec.variants, 1):
+            heading = f"variant {number} of {len(run.spec.variants)} ({variant.name})"
+            try:
+                artifact = _compile(run, variant, heading)
+                _check(run, variant, artifact, reference)
+            except (StageError, LayoutlabError) as error:
+                _record_failure(run, variant, error)
+                progress.say(f"{heading}: failed: {error}")
+            else:
+                artifacts[variant.name] = artifact
+        _measure(run, artifacts)
+        comparison = compare(run.spec, store)
+    write_results(comparison, results / loaded.spec.name)
+    return comparison
+
+
+def _begin(loaded: LoadedSpec, store: Store, progress: Progress) -> Run:
+    """The model, the device and the inputs; all of them recorded."""
+    model = resolve_model(loaded, progress)
+    choice = choose(loaded.spec, lambda: _host_target(store))
+    progress.say(f"device {loaded.spec.device}: {choice.reason}")
+    run = Run(
+        loaded=loaded, store=store, progress=progress, model=model.path, model_sha256=model.sha256, choice=choice
+    )
+    store.append(
+        "run",
+        spec=loaded.text,
+        model=model.path.name,
+        model_sha256=model.sha256,
+        model_bytes=len(model.data),
+        target=choice.target,
+        device=choice.device.name,
+        device_reason=choice.reason,
+        unit=choice.device.unit,
+        threads=loaded.spec.threads,
+        versions=versions(),
+    )
+    _write_inputs(run)
+    return run
+
+
+def _host_target(store: Store) -> dict[str, Any]:
+    try:
+        return dict(run_job("describe_host", {}, log=store.folder / "logs" / "host.log", timeout_s=120))
+    except StageError as error:
+        raise DeviceError(f"TVM does not start on this machine: {error}") from error
+
+
+def _write_inputs(run: Run) -> None:
+    from layoutlab.measure.inputs import make_inputs, save_sets
+
+    description = run_job("describe_model", {"path": str(run.model)}, log=run.log("model"), timeout_s=120)
+    dynamic = [tensor["name"] for tensor in description["inputs"] if -1 in tensor["shape"]]
+    if dynamic:
+        raise ModelError(
+            f"{run.model}: input {', '.join(dynamic)} has a dynamic shape; convert the model with every dimension "
+            "bound (batch 1), since layouts are chosen for fixed shapes"
+        )
+    check = run.spec.check
+    sets = make_inputs(description["inputs"], run.spec.model.input_range, check.inputs, check.seed)
+    save_sets(run.inputs, sets)
+
+
+def _run_baseline(run: Run) -> Path:
+    """TFLite's outputs for every input set: the reference of all variants. Returns their file."""
+    outputs = run.store.folder / "reference.npz"
+    key = _hash({"model": run.model_sha256, "inputs": _file_sha256(run.inputs), "versions": versions()})
+    if run.store.find("baseline", key=key) and outputs.exists():
+        return outputs
+    run.progress.show("baseline: TFLite")
+    try:
+        done = run.choice.device.compute_outputs(
+            _baseline_runner(run), run.inputs, outputs, run.log(BASELINE)
+        )
+    except StageError as error:
+        raise ModelError(f"TFLite does not run {run.model}: {error}") from error
+    run.store.append("baseline", key=key, runtime=done["runtime"])
+    run.progress.say(f"baseline: {done['runtime']}")
+    return outputs
+
+
+def _baseline_runner(run: Run) -> dict[str, Any]:
+    return {"kind": "tflite", "path": str(run.model), "threads": run.spec.threads}
+
+
+def _artifact_runner(run: Run, artifact: Artifact) -> dict[str, Any]:
+    return {"kind": "artifact", "path": artifact.path, "threads": run.spec.threads}
+
+
+def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
+    """Import, change layouts, tune and build one variant, unless that is done already."""
+    key = _variant_key(run, variant)
+    trials = run.spec.tuning.trials if variant.tune else 0
+    run.store.append("uses", variant=variant.name, built=key)
+    built = run.store.find("built", key=key, trials=trials)
+    if built:
+        artifact = from_json(Artifact, built["artifact"])
+        if Path(artifact.path).is_file() and _file_sha256(Path(artifact.path)) == artifact.sha256:
+            return artifact
+    folder = run.store.folder / f"{variant.name}-{key}"
+    folder.mkdir(exist_ok=True)
+    job = _compile_job(run, variant, folder)
+    line = TuningLine(heading)
+
+    def on_event(event: dict[str, Any]) -> None:
+        if event["event"] == "trials":
+            run.progress.show(line.text(event))
+        else:
+            run.progress.show(f"{heading}: {event['name']}")
+
+    value = run_job(
+        "compile_variant",
+        {"job": to_json(job)},
+        log=run.log(variant.name),
+        on_event=on_event,
+        environment=run.environment,
+    )
+    artifact = from_json(Artifact, value)
+    run.store.append("built", variant=variant.name, key=key, trials=trials, artifact=to_json(artifact))
+    tuned = f"tuned in {duration(artifact.tune_s)}, " if variant.tune else ""
+    run.progress.say(f"{heading}: {tuned}built in {duration(artifact.build_s)}")
+    return artifact
+
+
+def _compile_job(run: Run, variant: VariantSpec, folder: Path) -> CompileJob:
+    hook = variant.alter_op_layout
+    return CompileJob(
+        model_path=str(run.model),
+        target=run.choice.target,
+        folder=str(folder.resolve()),
+        convert_layout=variant.convert_layout,
+        hook=hook.hook if hook else None,
+        block=hook.block if hook else None,
+        tune=variant.tune,
+        tuning=TuningOptions(**run.spec.tuning.model_dump()),
+    )
+
+
+def _variant_key(run: Run, variant: VariantSpec) -> str:
+    """What a variant's records and library depend on; the number of trials is left out, so that it can grow."""
+    hook = variant.alter_op_layout
+    source = None
+    if hook and ":" in hook.hook:
+        source = run_job(
+            "hash_hook", {"name": hook.hook}, log=run.log(variant.name), environment=run.environment, timeout_s=60
+        )
+    tuning = run.spec.tuning.model_dump(exclude={"trials"}) if variant.tune else None
+    return _hash(
+        {
+            "model": run.model_sha256,
+            "target": run.choice.target,
+            "device": run.choice.device.name,
+            "versions": versions(),
+            "convert_layout": variant.convert_layout,
+            "hook": hook.label() if hook else None,
+            "hook_source": source,
+            "tuning": tuning,
+            "pack_weights": run.spec.tuning.pack_weights,
+        }
+    )
+
+
+def _check(run: Run, variant: VariantSpec, artifact: Artifact, reference: Path) -> None:
+    """Compare the variant's outputs with TFLite's; raises WrongOutputs when they differ."""
+    from layoutlab.measure.inputs import load_sets
+    from layoutlab.measure.numerics import Check, check
+
+    tolerances = {"rtol": run.spec.check.rtol, "atol": run.spec.check.atol}
+    key = _hash({"artifact": artifact.sha256, "reference": _file_sha256(reference), **tolerances})
+    known = run.store.find("checked", key=key)
+    if known:
+        result = Check(**known["check"])
+    else:
+        run.progress.show(f"{variant.name}: checking outputs")
+        outputs = Path(artifact.path).with_name("outputs.npz")
+        log = run.log(variant.name)
+        try:
+            run.choice.device.compute_outputs(_artifact_runner(run, artifact), run.inputs, outputs, log)
+        except StageError as error:
+            raise StageError("check", error.cause, str(log)) from error
+        result = check(load_sets(outputs), load_sets(reference), **tolerances)
+    run.store.append("checked", variant=variant.name, key=key, check=vars(result))
+    if not result.ok:
+        raise WrongOutputs("check", f"outputs differ from TFLite's: {result.problem}")
+
+
+def _record_failure(run: Run, variant: VariantSpec, error: LayoutlabError) -> None:
+    stage, log = (error.stage, error.log) if isinstance(error, StageError) else ("spec", "")
+    cause = error.cause if isinstance(error, StageError) else str(error)
+    run.store.append(
+        "failed", variant=variant.name, stage=stage, cause=cause, log=log, exit_code=error.exit_code
+    )
+
+
+def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
+    """Rounds of all rows interleaved, in an order that is new in each round and the same in each run.
+
+    A row that fails in one round is dropped from the rounds that follow: its samples would not be comparable.
+    """
+    runners = {BASELINE: _baseline_runner(run)}
+    runners |= {name: _artifact_runner(run, artifact) for name, artifact in artifacts.items()}
+    protocol = _protocol_key(run, artifacts)
+    measure = run.spec.measure
+    for number in range(measure.rounds):
+        order = list(runners)
+        random.Random(f"{measure.seed}/{number}").shuffle(order)
+        for row in order:
+            if run.store.find("samples", protocol=protocol, round=number, row=row):
+                continue
+            run.progress.show(f"measuring: round {number + 1} of {measure.rounds}, {row}")
+            try:
+                taken = run.choice.device.take_samples(runners[row], run.inputs, measure, run.log(row))
+            except StageError as error:
+                if row == BASELINE:
+                    raise
+                run.store.append("failed", variant=row, stage="measure", cause=error.cause, log=error.log, exit_code=1)
+                del runners[row]
+                continue
+            run.store.append("samples", protocol=protocol, round=number, row=row, **taken)
+    run.store.append("finished", protocol=protocol)
+
+
+def _protocol_key(run: Run, artifacts: Mapping[str, Artifact]) -> str:
+    """Samples are comparable only when everything in here is the same."""
+    return _hash(
+        {
+            "rows": {name: artifact.sha256 for name, artifact in artifacts.items()},
+            "model": run.model_sha256,
+            "inputs": _file_sha256(run.inputs),
+            "threads": run.spec.threads,
+            "device": run.choice.device.name,
+            "versions": versions(),
+            "measure": run.spec.measure.model_dump(),
+        }
+    )
+
+
+def _hash(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _file_sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

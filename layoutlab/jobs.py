@@ -1,0 +1,78 @@
+"""What a worker process can be asked to do. Every verb takes JSON data and returns JSON data."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from layoutlab.engine.base import CompileJob, from_json, to_json
+
+
+def describe_host(report: Any) -> dict[str, Any]:
+    """The target of this machine, as TVM's LLVM sees it."""
+    from layoutlab.device.host import llvm_target
+
+    return llvm_target()
+
+
+def describe_model(report: Any, path: str) -> dict[str, Any]:
+    """Inputs, outputs and operators of a .tflite file."""
+    from layoutlab.model.describe import describe
+
+    report("stage", name="model")
+    description = describe(Path(path).read_bytes())
+    return {**asdict(description), "op_counts": description.op_counts()}
+
+
+def hash_hook(report: Any, name: str) -> str:
+    """Hash of the source of a user's hook, which is imported for it."""
+    from layoutlab import hooks
+
+    report("stage", name="hook")
+    return hooks.source_sha256(hooks.resolve(name))
+
+
+def compile_variant(report: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """A tuned, built variant; see `layoutlab.engine.relax.compile`."""
+    from layoutlab.engine.relax import compile as relax_compile
+
+    return to_json(relax_compile.compile_variant(from_json(CompileJob, job), report))
+
+
+def compute_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
+    """Run every input set of the file `inputs` and write the results to the file `outputs`."""
+    from layoutlab.device.runners import open_runner
+    from layoutlab.measure.inputs import load_sets, save_sets
+
+    report("stage", name="run")
+    opened = open_runner(runner)
+    save_sets(Path(outputs), [opened.run(values) for values in load_sets(Path(inputs))])
+    return {"runtime": opened.runtime}
+
+
+def take_samples(
+    report: Any, runner: dict[str, Any], inputs: str, repeats: int, min_repeat_ms: float, warmup_ms: float
+) -> dict[str, Any]:
+    """Time the first input set: `repeats` samples in ms, and the conditions of the machine around them."""
+    from layoutlab.device.runners import open_runner
+    from layoutlab.measure.conditions import read_conditions
+    from layoutlab.measure.inputs import load_sets
+    from layoutlab.measure.timing import sample
+
+    report("stage", name="measure")
+    opened = open_runner(runner)
+    opened.set_inputs(load_sets(Path(inputs))[0])
+    before = read_conditions()
+    samples_ms = sample(opened.invoke, repeats=repeats, min_repeat_ms=min_repeat_ms, warmup_ms=warmup_ms)
+    return {"samples_ms": samples_ms, "conditions": [before, read_conditions()], "runtime": opened.runtime}
+
+
+VERBS = {
+    "describe_host": describe_host,
+    "describe_model": describe_model,
+    "hash_hook": hash_hook,
+    "compile_variant": compile_variant,
+    "compute_outputs": compute_outputs,
+    "take_samples": take_samples,
+}

@@ -1,0 +1,58 @@
+"""Seeded inputs, and sets of arrays on disk between processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layoutlab.model.weights import smooth_input
+
+
+def make_inputs(
+    tensors: Sequence[dict[str, Any]], value_range: tuple[float, float], sets: int, seed: int
+) -> list[list[np.ndarray]]:
+    """`sets` seeded inputs for a model whose inputs are described by `tensors` (name, shape, dtype).
+
+    Floating point inputs fill `value_range` (low, high): half a smooth image, so that outputs differ from input
+    to input, and half noise, so that every pixel counts. Integer inputs are uniform over their type's range.
+    """
+    return [
+        [_one_input(tensor, value_range, seed * 1_000_003 + number * 1_009 + position)
+         for position, tensor in enumerate(tensors)]
+        for number in range(sets)
+    ]
+
+
+def _one_input(tensor: dict[str, Any], value_range: tuple[float, float], seed: int) -> np.ndarray:
+    shape, dtype = tuple(tensor["shape"]), np.dtype(tensor["dtype"])
+    generator = np.random.default_rng(seed)
+    if dtype == np.bool_:
+        return generator.integers(0, 2, shape).astype(dtype)
+    if np.issubdtype(dtype, np.integer):
+        limits = np.iinfo(dtype)
+        return generator.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+    noise = generator.uniform(-1.0, 1.0, shape)
+    smooth = smooth_input(shape, seed) if len(shape) >= 2 and shape[0] == 1 else noise
+    low, high = value_range
+    return (low + (0.5 * smooth + 0.5 * noise + 1.0) / 2.0 * (high - low)).astype(dtype)
+
+
+def save_sets(path: Path, sets: Sequence[Sequence[np.ndarray]]) -> None:
+    """Write lists of arrays; `load_sets` reads them back in order."""
+    arrays = {f"{number}_{position}": a for number, arrays in enumerate(sets) for position, a in enumerate(arrays)}
+    np.savez(path, **arrays)
+
+
+def load_sets(path: Path) -> list[list[np.ndarray]]:
+    """Read what `save_sets` wrote."""
+    sets: list[list[np.ndarray]] = []
+    with np.load(path) as stored:
+        for key in sorted(stored.files, key=lambda key: tuple(map(int, key.split("_")))):
+            number = int(key.split("_")[0])
+            while len(sets) <= number:
+                sets.append([])
+            sets[number].append(stored[key])
+    return sets

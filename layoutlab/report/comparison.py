@@ -1,0 +1,199 @@
+"""The comparison as data: one row per variant and one for TFLite, rebuilt from a store's events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from layoutlab.baseline.tflite import BASELINE
+from layoutlab.engine.base import Artifact, from_json
+from layoutlab.errors import EXIT_OK, UsageError
+from layoutlab.measure.numerics import Check
+from layoutlab.measure.stats import Latency, Ratio, latency, ratio
+from layoutlab.spec.models import Spec, VariantSpec
+from layoutlab.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Why a variant has no latency: the stage, a one-line cause, and the log to read."""
+
+    stage: str
+    cause: str
+    log: str
+    exit_code: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row of the table; what is None is unknown or does not apply.
+
+    `speedup` is the untuned row's latency over this one's, `transforms` the layout transforms executed.
+    """
+
+    name: str
+    layouts: dict[str, int] | None = None
+    tuned: bool = False
+    latency: Latency | None = None
+    ratio: Ratio | None = None
+    speedup: float | None = None
+    transforms: int | None = None
+    transform_bytes: int | None = None
+    tasks: int | None = None
+    tasks_tuned: int | None = None
+    ops: int | None = None
+    ops_tuned: int | None = None
+    trials: int | None = None
+    trials_failed: int | None = None
+    tune_s: float | None = None
+    check: Check | None = None
+    failure: Failure | None = None
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A finished comparison: its rows in the order of the spec, TFLite last, and everything to repeat it."""
+
+    name: str
+    description: str | None
+    rows: tuple[Row, ...]
+    run: dict[str, Any]
+    baseline_runtime: str
+    tuning: dict[str, Any]
+    check: dict[str, Any]
+    measure: dict[str, Any]
+    conditions: dict[str, Any]
+    samples_ms: dict[str, list[list[float]]]
+
+    @property
+    def exit_code(self) -> int:
+        """The gravest exit code of a row: wrong outputs, then a failed variant, then fine."""
+        return max((row.failure.exit_code for row in self.rows if row.failure), default=EXIT_OK)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {"format": 1, **asdict(self)}
+
+
+def compare(spec: Spec, store: Store) -> Comparison:
+    """Build the comparison of the store's last run. Raises UsageError when that run did not finish."""
+    starts = [position for position, event in enumerate(store.events) if event["kind"] == "run"]
+    events = store.events[starts[-1] :] if starts else []
+    finished = next((event for event in events[::-1] if event["kind"] == "finished"), None)
+    if finished is None:
+        raise UsageError(f"{store.folder} holds no finished run: run the spec first")
+    taken = store.all("samples", protocol=finished["protocol"])
+    samples = _by_row(taken, spec.measure.rounds)
+    baseline_events = store.all("baseline")
+    rows = [_row(variant, spec, store, events, samples) for variant in spec.variants]
+    rows = _with_speedups(rows, next((v.name for v in spec.variants if not v.tune), None))
+    return Comparison(
+        name=spec.name,
+        description=spec.description,
+        rows=(*rows, _baseline_row(samples, taken)),
+        run={key: value for key, value in events[0].items() if key not in ("kind", "spec")},
+        baseline_runtime=baseline_events[-1]["runtime"],
+        tuning=spec.tuning.model_dump(),
+        check=spec.check.model_dump(),
+        measure=spec.measure.model_dump(),
+        conditions=_conditions(taken),
+        samples_ms=samples,
+    )
+
+
+def _by_row(taken: Sequence[dict[str, Any]], rounds: int) -> dict[str, list[list[float]]]:
+    """Samples in ms by row and round, for the rows that have every round."""
+    by_row: dict[str, dict[int, list[float]]] = {}
+    for event in taken:
+        by_row.setdefault(event["row"], {})[event["round"]] = event["samples_ms"]
+    return {
+        row: [found[number] for number in range(rounds)] for row, found in by_row.items() if len(found) == rounds
+    }
+
+
+def _row(
+    variant: VariantSpec,
+    spec: Spec,
+    store: Store,
+    events: Sequence[dict[str, Any]],
+    samples: dict[str, list[list[float]]],
+) -> Row:
+    fields: dict[str, Any] = {"name": variant.name, "tuned": variant.tune}
+    failed = _last(events, "failed", variant.name)
+    uses = _last(events, "uses", variant.name)
+    built = store.find("built", key=uses["built"], trials=spec.tuning.trials if variant.tune else 0) if uses else None
+    if built:
+        fields |= _artifact_fields(from_json(Artifact, built["artifact"]))
+    checked = _last(events, "checked", variant.name)
+    if checked:
+        fields["check"] = Check(**checked["check"])
+    if failed:
+        keys = ("stage", "cause", "log", "exit_code")
+        return Row(**fields, failure=Failure(**{key: failed[key] for key in keys}))
+    rounds, baseline = samples[variant.name], samples[BASELINE]
+    fields["latency"] = latency(rounds)
+    fields["ratio"] = ratio(rounds, baseline, spec.measure.seed)
+    return Row(**fields, flags=tuple(_flags(fields)))
+
+
+def _last(events: Sequence[dict[str, Any]], kind: str, variant: str) -> dict[str, Any] | None:
+    return next((e for e in reversed(events) if e["kind"] == kind and e["variant"] == variant), None)
+
+
+def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
+    tasks = artifact.tasks
+    return {
+        "layouts": artifact.census_after.conv_layouts,
+        "transforms": len(artifact.census_after.transforms),
+        "transform_bytes": sum(transform.moved_bytes for transform in artifact.census_after.transforms),
+        "tasks": len(tasks),
+        "tasks_tuned": sum(task.best_us is not None for task in tasks),
+        "ops": sum(task.ops for task in tasks),
+        "ops_tuned": sum(task.ops for task in tasks if task.best_us is not None),
+        "trials": sum(task.trials for task in tasks),
+        "trials_failed": sum(task.failed for task in tasks),
+        "tune_s": artifact.tune_s,
+    }
+
+
+def _flags(fields: dict[str, Any]) -> list[str]:
+    flags = []
+    if not fields["tuned"]:
+        flags.append("untuned")
+    elif fields["ops_tuned"] < fields["ops"]:
+        flags.append(f"{fields['ops'] - fields['ops_tuned']} ops untuned")
+    if len(fields["layouts"]) > 1:
+        flags.append("mixed layouts")
+    if fields["latency"].unstable:
+        flags.append("unstable")
+    return flags
+
+
+def _with_speedups(rows: list[Row], untuned: str | None) -> list[Row]:
+    """Speed-ups over the spec's untuned row, when it has one that ran."""
+    reference = next((row.latency for row in rows if row.name == untuned), None)
+    if reference is None:
+        return rows
+    return [
+        Row(**{**vars(row), "speedup": reference.median_ms / row.latency.median_ms}) if row.latency else row
+        for row in rows
+    ]
+
+
+def _baseline_row(samples: dict[str, list[list[float]]], taken: Sequence[dict[str, Any]]) -> Row:
+    found = latency(samples[BASELINE])
+    return Row(name=BASELINE, latency=found, flags=("unstable",) if found.unstable else ())
+
+
+def _conditions(taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Extremes of the machine's state over all rounds; None where it could not be read."""
+    states = [state for event in taken for state in event["conditions"]]
+    governors = sorted({state["governor"] for state in states if state["governor"]})
+    frequencies = [int(state["frequency_khz"]) for state in states if state["frequency_khz"]]
+    return {
+        "load_1min_max": max((state["load_1min"] for state in states), default=None),
+        "governors": governors or None,
+        "frequency_khz": [min(frequencies), max(frequencies)] if frequencies else None,
+    }

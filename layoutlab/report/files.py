@@ -1,0 +1,41 @@
+"""The files of a finished comparison under `results/<spec>/`."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from layoutlab.errors import StoreError
+from layoutlab.report.comparison import Comparison
+from layoutlab.report.table import csv_table, json_table, markdown_table
+
+
+def write_results(comparison: Comparison, folder: Path) -> None:
+    """Write table.md, table.csv and table.json; each is whole or, on an error (StoreError), as it was."""
+    texts = {
+        "table.md": markdown_table(comparison),
+        "table.csv": csv_table(comparison),
+        "table.json": json_table(comparison),
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            _replace(folder / name, text)
+    except OSError as error:
+        raise StoreError(f"cannot write the table to {folder}: {error.strerror}") from error
+
+
+def _replace(path: Path, text: str) -> None:
+    """Replace a file's content in one step, so that a reader or a crash never meets half of it."""
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise

@@ -1,0 +1,201 @@
+"""The comparison as a table: for the terminal, and as Markdown, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+from tabulate import tabulate
+
+from layoutlab.report.comparison import Comparison, Row
+from layoutlab.spec.target import format_target
+
+# Unknown, or does not apply.
+_NONE = "-"
+
+
+def terminal_table(comparison: Comparison) -> str:
+    """The table and what has to be said with it, as plain text."""
+    table = _tabulate(comparison, "simple")
+    return "\n".join([f"{comparison.name}: {_model(comparison)}", "", table, "", *_notes(comparison), ""])
+
+
+def markdown_table(comparison: Comparison) -> str:
+    """A page of its own: title, table, notes, and how to repeat it."""
+    lines = [f"# {_escape(comparison.name)}", ""]
+    if comparison.description:
+        lines += [_escape(comparison.description.strip()), ""]
+    lines += [f"Model: {_escape(_model(comparison))}", "", _tabulate(comparison, "github"), ""]
+    lines += [f"- {_escape(note)}" for note in _notes(comparison)]
+    lines += ["", "## To repeat it", ""]
+    lines += [f"- {_escape(line)}" for line in _footer(comparison)]
+    return "\n".join(lines) + "\n"
+
+
+def csv_table(comparison: Comparison) -> str:
+    """One line per row; numbers unrounded where the other forms round."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    records = [_record(row) for row in comparison.rows]
+    writer.writerow(records[0])
+    writer.writerows(record.values() for record in records)
+    return buffer.getvalue()
+
+
+def json_table(comparison: Comparison) -> str:
+    """Everything, samples included."""
+    return json.dumps(comparison.to_json(), indent=1, allow_nan=True) + "\n"
+
+
+def _tabulate(comparison: Comparison, form: str) -> str:
+    untuned = any(row.speedup is not None for row in comparison.rows)
+    rows = [_cells(row, untuned) for row in comparison.rows]
+    # Numbers are formatted here; tabulate would read "1e3" or "39/39" its own way.
+    if form == "github":
+        rows = [{key: cell.replace("|", "\\|") for key, cell in row.items()} for row in rows]
+    align = ["left", "left", *["right"] * (len(rows[0]) - 3), "left"]
+    return tabulate(rows, headers="keys", tablefmt=form, disable_numparse=True, colalign=align)
+
+
+def _cells(row: Row, untuned: bool) -> dict[str, str]:
+    cells = {
+        "variant": row.name,
+        "conv layouts": _layouts(row),
+        "ms (MAD)": _latency(row),
+        "x TFLite [95 %]": _ratio(row),
+        "verdict": _verdict(row),
+    }
+    if untuned:
+        cells["x faster than untuned"] = f"{row.speedup:.1f}" if row.speedup else _NONE
+    return cells | {
+        "transforms": _NONE if row.transforms is None else str(row.transforms),
+        "tuned ops": _NONE if row.ops is None else f"{row.ops_tuned}/{row.ops}",
+        "trials": _trials(row),
+        "outputs": _outputs(row),
+        "flags": ", ".join(row.flags) or _NONE,
+    }
+
+
+def _layouts(row: Row) -> str:
+    if row.layouts is None:
+        return _NONE
+    return ", ".join(f"{count} {layout}" for layout, count in row.layouts.items()) or "no conv2d"
+
+
+def _latency(row: Row) -> str:
+    if row.latency is None:
+        return _NONE
+    return f"{row.latency.median_ms:.3f} ({row.latency.mad_ms:.3f})"
+
+
+def _ratio(row: Row) -> str:
+    if row.ratio is None:
+        return _NONE
+    return f"{row.ratio.value:.2f} [{row.ratio.low:.2f}, {row.ratio.high:.2f}]"
+
+
+def _verdict(row: Row) -> str:
+    if row.failure:
+        return "wrong outputs" if row.failure.stage == "check" and row.check else f"failed: {row.failure.stage}"
+    return row.ratio.verdict if row.ratio else "baseline"
+
+
+def _trials(row: Row) -> str:
+    if row.trials is None or not row.tuned:
+        return _NONE
+    return f"{row.trials}" + (f" ({row.trials_failed} failed)" if row.trials_failed else "")
+
+
+def _outputs(row: Row) -> str:
+    if row.check is None:
+        return _NONE
+    if not row.check.ok:
+        return "WRONG"
+    return f"ok, max diff {row.check.max_abs:.1e}"
+
+
+def _model(comparison: Comparison) -> str:
+    return f"{comparison.run['model']}, {comparison.run['model_bytes'] / 1e6:.1f} MB"
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """What the reader of the figures has to know."""
+    run = comparison.run
+    notes = [
+        f"{row.name}: {row.failure.stage} failed: {row.failure.cause}"
+        + (f" (log: {row.failure.log})" if row.failure.log else "")
+        for row in comparison.rows
+        if row.failure
+    ]
+    notes.append(f"device: {run['device_reason']}")
+    notes.append(f"baseline: {comparison.baseline_runtime}")
+    measure = comparison.measure
+    notes.append(
+        f"median of {measure['rounds']} rounds in fresh processes, rows interleaved, {measure['repeats']} samples of "
+        f"at least {measure['min_repeat_ms']} ms each; intervals by bootstrap over rounds"
+    )
+    if measure["rounds"] < 6:
+        notes.append(f"only {measure['rounds']} rounds: for trying out, not for publication")
+    return notes
+
+
+def _footer(comparison: Comparison) -> list[str]:
+    run, tuning, check = comparison.run, comparison.tuning, comparison.check
+    conditions = comparison.conditions
+    versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+    return [
+        f"model sha256: {run['model_sha256']}",
+        f"target: {format_target(run['target'])}",
+        f"device: {run['device']}, {run['threads']} thread{'s' if run['threads'] > 1 else ''}",
+        f"versions: {versions}",
+        f"tuning: {tuning['trials']} trials a variant, {tuning['search']} search, cost model {tuning['cost_model']}, "
+        f"weights {'packed' if tuning['pack_weights'] else 'not packed'}, seed {tuning['seed']}",
+        f"outputs: {check['inputs']} seeded inputs, tolerance {check['atol']:g} + {check['rtol']:g} x |TFLite|, "
+        f"seed {check['seed']}",
+        f"conditions: load up to {_known(conditions['load_1min_max'])}, governor {_known(conditions['governors'])}, "
+        f"frequency {_known(conditions['frequency_khz'])} kHz",
+    ]
+
+
+def _known(value: object) -> str:
+    if value is None:
+        return "unknown"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _escape(text: str) -> str:
+    """Text as it is, on one line, whatever Markdown would make of it."""
+    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").split())
+
+
+def _record(row: Row) -> dict[str, object]:
+    latency, ratio, check = row.latency, row.ratio, row.check
+    return {
+        "variant": row.name,
+        "verdict": _verdict(row),
+        "median_ms": latency and latency.median_ms,
+        "mad_ms": latency and latency.mad_ms,
+        "min_ms": latency and latency.min_ms,
+        "p5_ms": latency and latency.p5_ms,
+        "p90_ms": latency and latency.p90_ms,
+        "rounds": latency and latency.rounds,
+        "samples": latency and latency.samples,
+        "ratio_to_tflite": ratio and ratio.value,
+        "ratio_low": ratio and ratio.low,
+        "ratio_high": ratio and ratio.high,
+        "speedup_over_untuned": row.speedup,
+        "conv_layouts": None if row.layouts is None else _layouts(row),
+        "layout_transforms": row.transforms,
+        "layout_transform_bytes": row.transform_bytes,
+        "ops": row.ops,
+        "ops_tuned": row.ops_tuned,
+        "trials": row.trials,
+        "trials_failed": row.trials_failed,
+        "tune_s": row.tune_s,
+        "outputs_ok": check and check.ok,
+        "outputs_max_abs_diff": check and check.max_abs,
+        "outputs_top1": check and f"{check.top1}/{check.sets}",
+        "flags": " ".join(flag.replace(" ", "-") for flag in row.flags),
+        "failure": row.failure and f"{row.failure.stage}: {row.failure.cause}",
+    }

@@ -1,0 +1,110 @@
+"""The record of a run: an append-only file of events, from which everything shown is rebuilt.
+
+`events.jsonl` holds one JSON object per line, `{"kind": ..., ...}`; the first says the format's version. A line is
+written in one piece and synced, so a kill loses at most the line being written; a torn last line is cut off when
+the file is opened again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from layoutlab.errors import StoreError
+
+FORMAT = 1
+
+
+class Store:
+    """The events of one spec's runs, and the folder of everything they refer to. Use as a context manager.
+
+    While it is open no other process can open it: StoreError says who has it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.events: list[dict[str, Any]] = []
+        self._file = self._lock = -1
+
+    def __enter__(self) -> Store:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._take_lock()
+            path = self.folder / "events.jsonl"
+            self.events = _read(path)
+            self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
+        if not self.events:
+            self.append("format", version=FORMAT)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        os.close(self._file)
+        os.close(self._lock)
+
+    def _take_lock(self) -> None:
+        path = self.folder / "lock"
+        self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = path.read_text().strip() or "unknown"
+            raise StoreError(
+                f"another run is using {self.folder} (process {owner}): wait for it to end, or end it"
+            ) from None
+        os.truncate(self._lock, 0)
+        os.write(self._lock, f"{os.getpid()}\n".encode())
+
+    def append(self, kind: str, **fields: Any) -> dict[str, Any]:
+        """Write one event and sync it to disk; returns it."""
+        event = {"kind": kind, **fields}
+        line = json.dumps(event, sort_keys=False, separators=(",", ":")) + "\n"
+        try:
+            os.write(self._file, line.encode())
+            os.fsync(self._file)
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
+        self.events.append(event)
+        return event
+
+    def find(self, kind: str, **fields: Any) -> dict[str, Any] | None:
+        """The last event of this kind whose fields have these values."""
+        return next(iter(self.all(kind, **fields)[::-1]), None)
+
+    def all(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
+        """Every event of this kind whose fields have these values, oldest first."""
+        return [
+            event
+            for event in self.events
+            if event["kind"] == kind and all(event.get(name) == value for name, value in fields.items())
+        ]
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    """The events of a file; a torn last line is cut off, anything else unreadable is an error."""
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)
+    events = []
+    for number, line in enumerate(data[:whole].splitlines(), 1):
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            raise StoreError(
+                f"{path}:{number} is not JSON: the record was changed by hand or damaged. "
+                "Restore it, or remove the folder to start this spec afresh"
+            ) from None
+    if events and events[0].get("version") != FORMAT:
+        raise StoreError(
+            f"{path} has format {events[0].get('version')}, and this layoutlab reads format {FORMAT}: "
+            "use the version that wrote it, or remove the folder to start afresh"
+        )
+    return events
