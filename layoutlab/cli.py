@@ -62,7 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = _with_spec(commands.add_parser("run", help="run a spec, or what is left of it, and show its table"), _run)
     run.add_argument("--json", action="store_true", help="print the table as JSON")
-    _with_spec(commands.add_parser("validate", help="check a spec and say everything that is wrong with it"), _validate)
+    _with_spec(
+        commands.add_parser("validate", help="check a spec and say everything that is wrong with it"),
+        _validate,
+    )
     _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
     report = _with_spec(commands.add_parser("report", help="rebuild the table of a finished run"), _report)
     report.add_argument("--json", action="store_true", help="print the table as JSON")
@@ -74,7 +77,11 @@ def _parser() -> argparse.ArgumentParser:
 def _with_spec(parser: argparse.ArgumentParser, command: Any) -> argparse.ArgumentParser:
     parser.add_argument("spec", metavar="SPEC", help="a file under experiments/, or a path")
     parser.add_argument(
-        "--results", type=Path, default=_RESULTS, metavar="DIR", help="folder of results (default: %(default)s)"
+        "--results",
+        type=Path,
+        default=_RESULTS,
+        metavar="DIR",
+        help="folder of results (default: %(default)s)",
     )
     parser.set_defaults(command=command)
     return parser

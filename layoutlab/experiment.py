@@ -96,7 +96,12 @@ def _begin(loaded: LoadedSpec, store: Store, progress: Progress) -> Run:
     choice = choose(loaded.spec, lambda: _host_target(store))
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
     run = Run(
-        loaded=loaded, store=store, progress=progress, model=model.path, model_sha256=model.sha256, choice=choice
+        loaded=loaded,
+        store=store,
+        progress=progress,
+        model=model.path,
+        model_sha256=model.sha256,
+        choice=choice,
     )
     store.append(
         "run",
@@ -145,9 +150,7 @@ def _run_baseline(run: Run) -> Path:
         return outputs
     run.progress.show("baseline: TFLite")
     try:
-        done = run.choice.device.compute_outputs(
-            _baseline_runner(run), run.inputs, outputs, run.log(BASELINE)
-        )
+        done = run.choice.device.compute_outputs(_baseline_runner(run), run.inputs, outputs, run.log(BASELINE))
     except StageError as error:
         raise ModelError(f"TFLite does not run {run.model}: {error}") from error
     run.store.append("baseline", key=key, runtime=done["runtime"])
@@ -218,7 +221,11 @@ def _variant_key(run: Run, variant: VariantSpec) -> str:
     source = None
     if hook and ":" in hook.hook:
         source = run_job(
-            "hash_hook", {"name": hook.hook}, log=run.log(variant.name), environment=run.environment, timeout_s=60
+            "hash_hook",
+            {"name": hook.hook},
+            log=run.log(variant.name),
+            environment=run.environment,
+            timeout_s=60,
         )
     tuning = run.spec.tuning.model_dump(exclude={"trials"}) if variant.tune else None
     return _hash(
@@ -263,9 +270,7 @@ def _check(run: Run, variant: VariantSpec, artifact: Artifact, reference: Path) 
 def _record_failure(run: Run, variant: VariantSpec, error: LayoutlabError) -> None:
     stage, log = (error.stage, error.log) if isinstance(error, StageError) else ("spec", "")
     cause = error.cause if isinstance(error, StageError) else str(error)
-    run.store.append(
-        "failed", variant=variant.name, stage=stage, cause=cause, log=log, exit_code=error.exit_code
-    )
+    run.store.append("failed", variant=variant.name, stage=stage, cause=cause, log=log, exit_code=error.exit_code)
 
 
 def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:

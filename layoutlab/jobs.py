@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def take_samples(
     return {"samples_ms": samples_ms, "conditions": [before, read_conditions()], "runtime": opened.runtime}
 
 
-VERBS = {
+VERBS: dict[str, Callable[..., Any]] = {
     "describe_host": describe_host,
     "describe_model": describe_model,
     "hash_hook": hash_hook,

@@ -53,7 +53,11 @@ def run_job(
 
 
 def _converse(
-    process: subprocess.Popen[bytes], job: dict[str, Any], log: Path, on_event: OnEvent, timeout_s: float | None
+    process: subprocess.Popen[bytes],
+    job: dict[str, Any],
+    log: Path,
+    on_event: OnEvent,
+    timeout_s: float | None,
 ) -> Any:
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # a worker that died at once is reported below
@@ -97,10 +101,12 @@ def _events(process: subprocess.Popen[bytes], timeout_s: float | None) -> Any:
 
 def _rebuild(event: dict[str, str], log: Path) -> errors.LayoutlabError:
     """The error a worker reported, as the class it was there."""
-    kind = getattr(errors, event["kind"], StageError)
+    kind: Any = getattr(errors, event["kind"], StageError)
     if issubclass(kind, StageError):
-        return kind(event["stage"], event["cause"], str(log))
-    return kind(event["cause"])
+        failed: StageError = kind(event["stage"], event["cause"], str(log))
+        return failed
+    rebuilt: errors.LayoutlabError = kind(event["cause"])
+    return rebuilt
 
 
 def _cause_of_death(code: int) -> str:

@@ -20,6 +20,7 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from typing import Any, TextIO
 
 from layoutlab.errors import LayoutlabError, StageError
@@ -47,7 +48,7 @@ def main() -> int:
         return 1
 
 
-def _do(job: dict[str, Any], report: Any) -> Any:
+def _do(job: dict[str, Any], report: Callable[..., None]) -> Any:
     # Imported here: a job pays only for what it needs.
     from layoutlab import jobs
 

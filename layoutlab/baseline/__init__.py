@@ -1,0 +1,1 @@
+"""The runtime that variants are compared with."""

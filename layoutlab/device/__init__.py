@@ -1,0 +1,1 @@
+"""Where artifacts and the baseline run."""

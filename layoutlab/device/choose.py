@@ -39,7 +39,9 @@ def choose(spec: Spec, host_target: Callable[[], dict[str, Any]]) -> Choice:
         reason = f"runs on this machine, {device.name} ({here}), with its own target"
     else:
         asked = format_target(spec.target)
-        wanted = "no phone, board or simulated core is available" if spec.device == "auto" else "the spec says device: host"
+        wanted = (
+            "no phone, board or simulated core is available" if spec.device == "auto" else "the spec says device: host"
+        )
         reason = (
             f"{wanted}, so it runs on this machine, {device.name} ({here}), with this machine's own target; "
             f"the spec's target ({asked}) makes {architecture(spec.target)} code, which does not run here, "

@@ -41,16 +41,12 @@ class HostDevice:
     name: str
     unit: str = "ms"
 
-    def compute_outputs(
-        self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path
-    ) -> dict[str, Any]:
+    def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
         """Run every input set of `inputs` (see `measure.inputs`) and write the outputs; says what ran them."""
         arguments = {"runner": dict(runner), "inputs": str(inputs), "outputs": str(outputs)}
         return dict(run_job("compute_outputs", arguments, log=log, timeout_s=10 * _GRACE_S))
 
-    def take_samples(
-        self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path
-    ) -> dict[str, Any]:
+    def take_samples(self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path) -> dict[str, Any]:
         """One round of one row: `samples_ms`, `conditions` before and after, and `runtime`."""
         arguments = {
             "runner": dict(runner),

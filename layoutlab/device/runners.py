@@ -28,10 +28,14 @@ class Runner(Protocol):
 
 
 class _Base:
+    """What both runners do alike."""
+
     def run(self: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """set_inputs, invoke, outputs."""
         self.set_inputs(inputs)
         self.invoke()
-        return self.outputs()
+        outputs: list[np.ndarray] = self.outputs()
+        return outputs
 
 
 class ArtifactRunner(_Base):
@@ -98,7 +102,10 @@ class TFLiteRunner(_Base):
         return [self._interpreter.get_tensor(index) for index in self._outputs]
 
 
-_KINDS = {"artifact": ArtifactRunner, "tflite": TFLiteRunner}
+_KINDS: dict[str, type[ArtifactRunner] | type[TFLiteRunner]] = {
+    "artifact": ArtifactRunner,
+    "tflite": TFLiteRunner,
+}
 
 
 def open_runner(description: dict[str, Any]) -> Runner:

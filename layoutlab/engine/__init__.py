@@ -1,0 +1,1 @@
+"""What turns a model and a variant into a runnable artifact."""

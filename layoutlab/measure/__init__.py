@@ -1,0 +1,1 @@
+"""Inputs, timing, statistics and the numerics gate."""

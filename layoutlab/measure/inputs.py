@@ -20,8 +20,10 @@ def make_inputs(
     to input, and half noise, so that every pixel counts. Integer inputs are uniform over their type's range.
     """
     return [
-        [_one_input(tensor, value_range, seed * 1_000_003 + number * 1_009 + position)
-         for position, tensor in enumerate(tensors)]
+        [
+            _one_input(tensor, value_range, seed * 1_000_003 + number * 1_009 + position)
+            for position, tensor in enumerate(tensors)
+        ]
         for number in range(sets)
     ]
 
@@ -43,7 +45,7 @@ def _one_input(tensor: dict[str, Any], value_range: tuple[float, float], seed: i
 def save_sets(path: Path, sets: Sequence[Sequence[np.ndarray]]) -> None:
     """Write lists of arrays; `load_sets` reads them back in order."""
     arrays = {f"{number}_{position}": a for number, arrays in enumerate(sets) for position, a in enumerate(arrays)}
-    np.savez(path, **arrays)
+    np.savez(path, **arrays)  # type: ignore[arg-type]  # the stubs take every keyword for allow_pickle
 
 
 def load_sets(path: Path) -> list[list[np.ndarray]]:

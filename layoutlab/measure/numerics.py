@@ -64,7 +64,10 @@ def _array_problem(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> st
     difference = np.abs(a[finite].astype(np.float64) - b[finite])
     wrong = int((difference > atol + rtol * np.abs(b[finite])).sum())
     if wrong:
-        return f"{wrong} of {b.size} values differ by more than {atol:g} + {rtol:g} x |TFLite|, at most by {difference.max():.3g}"
+        return (
+            f"{wrong} of {b.size} values differ by more than {atol:g} + {rtol:g} x |TFLite|, "
+            f"at most by {difference.max():.3g}"
+        )
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True):
         return "values that are not finite differ"
     return ""

@@ -119,9 +119,7 @@ def _import_tensorflow() -> tuple[Any, Any]:
         import keras
         import tensorflow as tf
     except ImportError as error:
-        raise UsageError(
-            f"building a model needs TensorFlow ({error}): run pip install 'layoutlab[models]'"
-        ) from error
+        raise UsageError(f"building a model needs TensorFlow ({error}): run pip install 'layoutlab[models]'") from error
     return tf, keras
 
 
@@ -132,9 +130,7 @@ def _make(keras: Any, architecture: Architecture, batch: int) -> Any:
 
 def main(arguments: list[str] | None = None) -> int:
     """Build one model and print its path, size in bytes and sha256; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m layoutlab.model.build", description="Build a .tflite file."
-    )
+    parser = argparse.ArgumentParser(prog="python -m layoutlab.model.build", description="Build a .tflite file.")
     parser.add_argument("name", metavar="NAME", help=", ".join(BUILDERS))
     parser.add_argument("-o", dest="directory", type=Path, default=DEFAULT_DIRECTORY, metavar="DIR")
     parser.add_argument("--seed", type=int, default=1)

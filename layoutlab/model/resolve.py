@@ -34,7 +34,9 @@ def _build(name: str, folder: Path, progress: Progress) -> Path:
     progress.show(f"building {name} with TensorFlow (a minute or two)")
     # In a process of its own: TensorFlow takes gigabytes, and this process lives as long as the run.
     built = subprocess.run(
-        [sys.executable, "-m", "layoutlab.model.build", name, "-o", str(folder)], capture_output=True, text=True
+        [sys.executable, "-m", "layoutlab.model.build", name, "-o", str(folder)],
+        capture_output=True,
+        text=True,
     )
     if built.returncode != 0:
         lines = built.stderr.strip().splitlines() or ["no message"]

@@ -1,0 +1,1 @@
+"""The comparison as data, and the forms it is shown in."""

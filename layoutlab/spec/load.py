@@ -88,9 +88,7 @@ def _is_file(path: Path) -> bool:
 def _no_spec(name: str, folder: Path) -> SpecError:
     known = [path.stem for path in folder.glob("*.yaml")] if folder.is_dir() else []
     hint = did_you_mean(Path(name).name.removesuffix(".yaml"), sorted(known))
-    message = (
-        f"no spec {quoted(name)}: SPEC names a file under experiments/ (.yaml may be left out) or a path"
-    )
+    message = f"no spec {quoted(name)}: SPEC names a file under experiments/ (.yaml may be left out) or a path"
     return SpecError([message + hint])
 
 
@@ -126,9 +124,7 @@ def _nearest(loc: Loc, places: dict[Loc, Place]) -> tuple[Loc, Place]:
     return loc, places[loc]
 
 
-def _in_target(
-    problems: list[TargetProblem], loc: Loc, places: dict[Loc, Place], source: Source
-) -> Iterator[Problem]:
+def _in_target(problems: list[TargetProblem], loc: Loc, places: dict[Loc, Place], source: Source) -> Iterator[Problem]:
     """Each problem at the key of the target's mapping, or the word of its string, that it is about."""
     node = places[loc].node
     begin = -1

@@ -77,9 +77,7 @@ Name = Annotated[
 FilePath = Annotated[
     str, Field(pattern=r"^[^\x00-\x1f\x7f]+$"), Expected("the path of a .tflite file, relative to this file")
 ]
-Sha256 = Annotated[
-    str, Field(pattern=r"^[0-9a-fA-F]{64}$"), AfterValidator(str.lower), Expected("64 hex digits")
-]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$"), AfterValidator(str.lower), Expected("64 hex digits")]
 Target = Annotated[
     TargetDict | HostTarget,
     PlainValidator(_read_target),
@@ -117,9 +115,7 @@ class ModelSpec(_Part):
     file: FilePath | None = Field(
         default=None, description="A .tflite file; the path is relative to the spec file's folder."
     )
-    build: BuildName | None = Field(
-        default=None, description="A network layoutlab builds, instead of a file."
-    )
+    build: BuildName | None = Field(default=None, description="A network layoutlab builds, instead of a file.")
     sha256: Sha256 | None = Field(default=None, description="SHA-256 of the .tflite file, in 64 hex digits.")
     input_range: InputRange = Field(
         default=(-1.0, 1.0),
@@ -199,28 +195,18 @@ class VariantSpec(_Part):
         default=None,
         description=f"Hook that chooses each convolution's layout; plain nchwc has block {DEFAULT_BLOCK}.",
     )
-    tune: bool = Field(
-        default=True, description="Tune this variant; false compiles it with TVM's default schedules."
-    )
+    tune: bool = Field(default=True, description="Tune this variant; false compiles it with TVM's default schedules.")
 
 
 class TuningSpec(_Part):
     """How variants are tuned."""
 
     trials: int = Field(default=1000, ge=1, le=1_000_000, description="Measured candidates per variant.")
-    search: Literal["evolutionary", "replay-trace"] = Field(
-        default="evolutionary", description="Search strategy."
-    )
-    cost_model: Literal["xgb", "random"] = Field(
-        default="xgb", description="Model that ranks the candidates."
-    )
-    pack_weights: bool = Field(
-        default=True, description="Let weights be stored in the layout the tuned code reads."
-    )
+    search: Literal["evolutionary", "replay-trace"] = Field(default="evolutionary", description="Search strategy.")
+    cost_model: Literal["xgb", "random"] = Field(default="xgb", description="Model that ranks the candidates.")
+    pack_weights: bool = Field(default=True, description="Let weights be stored in the layout the tuned code reads.")
     batch: int = Field(default=16, ge=1, le=64, description="Candidates per batch.")
-    population: int = Field(
-        default=128, ge=8, le=4096, description="Candidates alive in the evolutionary search."
-    )
+    population: int = Field(default=128, ge=8, le=4096, description="Candidates alive in the evolutionary search.")
     seed: TuningSeed = Field(default=1, description="Seed of the search; TVM refuses 0.")
 
 
@@ -240,12 +226,8 @@ class MeasureSpec(_Part):
         default=9, ge=1, le=1000, description="Rounds; in each, every variant runs once, in a new order."
     )
     repeats: int = Field(default=10, ge=1, le=1000, description="Timed repeats within a round.")
-    min_repeat_ms: int = Field(
-        default=100, ge=1, le=600_000, description="Shortest duration of one repeat, in ms."
-    )
-    warmup_ms: int = Field(
-        default=500, ge=0, le=600_000, description="Untimed running before each round, in ms."
-    )
+    min_repeat_ms: int = Field(default=100, ge=1, le=600_000, description="Shortest duration of one repeat, in ms.")
+    warmup_ms: int = Field(default=500, ge=0, le=600_000, description="Untimed running before each round, in ms.")
     seed: Seed = Field(default=1, description="Seed of the order within rounds and of the inputs.")
 
 

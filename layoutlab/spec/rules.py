@@ -41,9 +41,7 @@ def model_problems(model: Mapping[str, Any]) -> list[BrokenRule]:
     problems = []
     given = [key for key in ("file", "build") if model.get(key) is not None]
     if len(given) == 2:
-        problems.append(
-            BrokenRule(("build",), "file is given too: a model has exactly one of file and build")
-        )
+        problems.append(BrokenRule(("build",), "file is given too: a model has exactly one of file and build"))
     if not given:
         problems.append(BrokenRule((), "a model needs exactly one of file and build, found neither"))
     match model.get("input_range"):

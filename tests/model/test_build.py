@@ -43,9 +43,7 @@ def test_missing_tensorflow_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 
 def test_importing_the_builder_imports_no_tensorflow() -> None:
-    code = (
-        "import sys, layoutlab.model.build; sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
-    )
+    code = "import sys, layoutlab.model.build; sys.exit('tensorflow' in sys.modules or 'keras' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

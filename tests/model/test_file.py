@@ -81,9 +81,7 @@ def test_empty_file(model: Path) -> None:
 def test_over_one_gib(model: Path) -> None:
     with model.open("r+b") as file:
         file.truncate(MAX_BYTES + 1)  # sparse: takes no space on the disk
-    assert message(model) == (
-        f"{model} has 1073741825 bytes; models over 1 GiB (1073741824 bytes) are not read"
-    )
+    assert message(model) == (f"{model} has 1073741825 bytes; models over 1 GiB (1073741824 bytes) are not read")
 
 
 @pytest.mark.parametrize(

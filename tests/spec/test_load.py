@@ -56,7 +56,12 @@ def test_threads_are_the_baselines_else_the_targets_cores_else_one(load):
 
 def test_defaults(load):
     spec = load(SMALLEST).spec
-    assert (spec.target, spec.device, spec.baseline.runtime, spec.description) == ("host", "auto", "tflite", None)
+    assert (spec.target, spec.device, spec.baseline.runtime, spec.description) == (
+        "host",
+        "auto",
+        "tflite",
+        None,
+    )
     assert spec.model.input_range == (-1.0, 1.0)
     assert spec.variants[0].model_dump() == {
         "name": "v",
@@ -129,9 +134,7 @@ def experiments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "name", ["mobilenet", "mobilenet.yaml", "experiments/mobilenet", "experiments/mobilenet.yaml"]
-)
+@pytest.mark.parametrize("name", ["mobilenet", "mobilenet.yaml", "experiments/mobilenet", "experiments/mobilenet.yaml"])
 def test_find_by_name_or_path(experiments: Path, name: str):
     assert find_spec(name) == Path("experiments/mobilenet.yaml")
     assert find_spec(name, experiments).samefile(experiments / "mobilenet.yaml")

@@ -165,11 +165,7 @@ def test_architecture_of_a_triple(triple: str, expected: str):
     assert architecture({"kind": "llvm", "mtriple": triple}) == expected
 
 
-@pytest.mark.parametrize(
-    ("machine", "expected"), [("AMD64", "x86_64"), ("arm64", "aarch64"), ("armv7l", "arm")]
-)
-def test_architecture_without_a_triple_is_this_machine(
-    machine: str, expected: str, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.mark.parametrize(("machine", "expected"), [("AMD64", "x86_64"), ("arm64", "aarch64"), ("armv7l", "arm")])
+def test_architecture_without_a_triple_is_this_machine(machine: str, expected: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert architecture({"kind": "llvm"}) == architecture("host") == expected

@@ -260,9 +260,7 @@ def test_syntax_errors_show_their_line(refused):
 def test_a_large_file(load, messages):
     filler = "#" * (1 << 20)
     assert load((SMALLEST + filler)[: 1 << 20]).spec.name == "a"
-    assert messages(SMALLEST + filler) == [
-        "x.yaml:1:1: the file is larger than 1 MiB, which no spec needs to be"
-    ]
+    assert messages(SMALLEST + filler) == ["x.yaml:1:1: the file is larger than 1 MiB, which no spec needs to be"]
 
 
 def test_a_folder_is_no_spec(tmp_path: Path):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from layoutlab.errors import StageError
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+from layoutlab.errors import StageError
 
 relax = tvm.relax
 

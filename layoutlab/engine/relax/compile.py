@@ -82,12 +82,8 @@ def _best(tasks: list[TaskCoverage]) -> int:
     return sum(task.best_us is not None for task in tasks)
 
 
-def _write_ir(
-    folder: Path, imported: tvm.IRModule, converted: tvm.IRModule, decisions: list[Decision]
-) -> None:
+def _write_ir(folder: Path, imported: tvm.IRModule, converted: tvm.IRModule, decisions: list[Decision]) -> None:
     for name, mod in (("imported", imported), ("converted", converted)):
         (folder / f"{name}.txt").write_text(mod["main"].without_attr("params").script(show_meta=False))
-    rows = [
-        {"conv": to_json(d.conv), "answer": d.answer and str(d.answer), "layout": str(d.layout)} for d in decisions
-    ]
+    rows = [{"conv": to_json(d.conv), "answer": d.answer and str(d.answer), "layout": str(d.layout)} for d in decisions]
     (folder / "layouts.json").write_text(json.dumps(rows, indent=1))

@@ -35,7 +35,10 @@ def _require_lowered(mod: tvm.IRModule) -> None:
     def visit(expr: relax.Expr) -> None:
         if isinstance(expr, relax.Call) and isinstance(expr.op, tvm.ir.Op):
             name = str(expr.op.name)
-            if name.startswith(("relax.nn.", "relax.image.")) or name in ("relax.layout_transform", "relax.permute_dims"):
+            if name.startswith(("relax.nn.", "relax.image.")) or name in (
+                "relax.layout_transform",
+                "relax.permute_dims",
+            ):
                 survivors.append(f"{name.removeprefix('relax.')} -> {expr.ty}")
 
     relax.analysis.post_order_visit(mod["main"], visit)

@@ -20,7 +20,7 @@ for _name in _GPU_MODULES:
     sys.modules.setdefault(_stub.__name__, _stub)
 
 import tvm  # noqa: E402
-import tvm.s_tir.tensor_intrin  # noqa: E402, F401
+import tvm.s_tir.tensor_intrin  # noqa: E402
 from tvm.s_tir import meta_schedule  # noqa: E402
 
 __all__ = ["meta_schedule", "tvm"]

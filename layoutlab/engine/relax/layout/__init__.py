@@ -1,0 +1,1 @@
+"""Choosing, changing and counting layouts."""

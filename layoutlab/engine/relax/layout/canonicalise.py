@@ -9,7 +9,17 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 # Elementwise operators of two operands whose constant operand may need lifting to the other's rank.
 _BROADCASTING = {
     f"relax.{name}"
-    for name in ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "prelu", "floor_divide")
+    for name in (
+        "add",
+        "subtract",
+        "multiply",
+        "divide",
+        "maximum",
+        "minimum",
+        "power",
+        "prelu",
+        "floor_divide",
+    )
 }
 
 
@@ -39,6 +49,28 @@ class _LiftBroadcastConstants(PyExprMutator):
         return relax.const(value.reshape((1,) * missing + value.shape))
 
 
+@mutator
+class _ClipAsMinMax(PyExprMutator):
+    """Write clip(x, low, high) as minimum(maximum(x, low), high).
+
+    TVM 0.27 gives clip no layout inference, so ConvertLayout would transpose back and forth around each ReLU6;
+    maximum and minimum with a scalar let every layout through, and fuse just the same.
+    """
+
+    def visit_call_(self, call: relax.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(call)
+        if getattr(call.op, "name", "") != "relax.clip":
+            return call
+        data, low, high = call.args
+        dtype = str(data.ty.dtype)
+        above = self.builder_.emit(relax.op.maximum(data, relax.const(_number(low), dtype)))
+        return self.builder_.normalize(relax.op.minimum(above, relax.const(_number(high), dtype)))
+
+
+def _number(bound: relax.Expr) -> float:
+    return float(getattr(bound, "value", bound))
+
+
 def is_constant(expr: relax.Expr) -> bool:
     """Whether the expression is a tensor constant (`relax.const`)."""
     return isinstance(expr, tvm.ir.GenericConst)
@@ -54,8 +86,13 @@ def canonicalise(mod: tvm.IRModule) -> tvm.IRModule:
             relax.transform.DeadCodeElimination(),
         ]
     )(mod)
-    lifted = _LiftBroadcastConstants(mod)
+    for step in (_ClipAsMinMax, _LiftBroadcastConstants):
+        mod = _rewrite(mod, step(mod))
+    return relax.transform.CanonicalizeBindings()(mod)
+
+
+def _rewrite(mod: tvm.IRModule, step: PyExprMutator) -> tvm.IRModule:
     for variable, function in mod.functions_items():
         if isinstance(function, relax.Function):
-            lifted.builder_.update_func(variable, lifted.visit_expr(function))
-    return relax.transform.CanonicalizeBindings()(lifted.builder_.get())
+            step.builder_.update_func(variable, step.visit_expr(function))
+    return step.builder_.get()

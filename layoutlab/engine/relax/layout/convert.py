@@ -77,5 +77,3 @@ def require_change(decisions: list[Decision], convert_layout: str | None, hook_l
         f"{asked} was asked for, but it changed nothing: all {len(decisions)} convolutions stay {layouts}. "
         "Leave it out to compare the model as it is, or ask for a layout their channels allow",
     )
-
-

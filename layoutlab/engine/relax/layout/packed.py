@@ -33,9 +33,7 @@ def conv2d_nchwc(
     return te.compute(
         (batch, out_outer, out_h, out_w, out_inner),
         lambda n, oc_outer, oh, ow, oc_inner: te.sum(
-            padded[
-                n, ic_outer, oh * strides[0] + kh * dilation[0], ow * strides[1] + kw * dilation[1], ic_inner
-            ]
+            padded[n, ic_outer, oh * strides[0] + kh * dilation[0], ow * strides[1] + kw * dilation[1], ic_inner]
             * kernel[oc_outer, ic_outer * in_inner + ic_inner, kh, kw, oc_inner],
             axis=[ic_outer, kh, kw, ic_inner],
         ),

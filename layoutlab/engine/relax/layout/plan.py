@@ -101,9 +101,7 @@ def _ask(hook: Hook, conv: Conv) -> ConvLayout | None:
     except Exception as error:
         raise StageError("layout", f"the hook raised {type(error).__name__} at conv {conv.index}: {error}") from error
     if answer is not None and not isinstance(answer, ConvLayout):
-        raise StageError(
-            "layout", f"the hook answered {answer!r} at conv {conv.index}: expected a ConvLayout or None"
-        )
+        raise StageError("layout", f"the hook answered {answer!r} at conv {conv.index}: expected a ConvLayout or None")
     return answer
 
 
@@ -149,8 +147,6 @@ def _unsupported(conv: Conv, layout: ConvLayout) -> str:
     in_block, out_block = int(data[1]), int(out[1])
     if conv.in_channels % in_block or conv.out_channels % out_block:
         return f"{conv.in_channels} input and {conv.out_channels} output channels do not divide into these blocks"
-    if conv.groups > 1 and not (
-        conv.is_depthwise and conv.out_channels == conv.in_channels and in_block == out_block
-    ):
+    if conv.groups > 1 and not (conv.is_depthwise and conv.out_channels == conv.in_channels and in_block == out_block):
         return "packed grouped convolutions exist for depthwise with multiplier 1 and equal blocks only"
     return ""

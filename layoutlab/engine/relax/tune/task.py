@@ -100,8 +100,7 @@ class TaskSearch:
         """Keep a batch's outcomes: in the database, in the cost model and in the search."""
         assert self._active is not None
         results = [
-            meta_schedule.runner.RunnerResult([o.seconds] if o.seconds is not None else None, o.error)
-            for o in outcomes
+            meta_schedule.runner.RunnerResult([o.seconds] if o.seconds is not None else None, o.error) for o in outcomes
         ]
         self._commit(candidates, outcomes)
         self._cost_model.update(self._active, candidates, results)
@@ -111,9 +110,7 @@ class TaskSearch:
         """The random batch is over: the next proposal comes from the spec's search strategy."""
         self._active = None
 
-    def _commit(
-        self, candidates: Sequence[meta_schedule.MeasureCandidate], outcomes: Sequence[Outcome]
-    ) -> None:
+    def _commit(self, candidates: Sequence[meta_schedule.MeasureCandidate], outcomes: Sequence[Outcome]) -> None:
         workload = self._database.commit_workload(self._mod)
         for candidate, outcome in zip(candidates, outcomes, strict=True):
             seconds = FAILED_S if outcome.seconds is None else outcome.seconds

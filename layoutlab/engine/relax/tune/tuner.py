@@ -40,15 +40,17 @@ def tune(
     cost_model = meta_schedule.CostModel.create(options.cost_model, num_tuning_cores=1)
     seeds = meta_schedule.utils.fork_seed(options.seed, n=len(tasks))
     searches = [
-        TaskSearch(task, target, options, database, cost_model, seed)
-        for task, seed in zip(tasks, seeds, strict=True)
+        TaskSearch(task, target, options, database, cost_model, seed) for task, seed in zip(tasks, seeds, strict=True)
     ]
     for search, times in zip(searches, trial_times(database, tasks), strict=True):
         search.count(times)
     _show(searches, options, report)
     if _left(searches, options) <= 0 or not searches:
         return
-    with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder, CandidatePool(target, Path(folder)) as pool:
+    with (
+        tempfile.TemporaryDirectory(prefix="layoutlab-") as folder,
+        CandidatePool(target, Path(folder)) as pool,
+    ):
         _first_round(searches, options, pool, report)
         _improve(searches, options, pool, report)
 
@@ -58,9 +60,7 @@ def first_batch_size(options: TuningOptions, tasks: int) -> int:
     return max(1, min(options.batch, options.trials // (4 * tasks)))
 
 
-def _first_round(
-    searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report
-) -> None:
+def _first_round(searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report) -> None:
     for search in searches:
         count = min(first_batch_size(options, len(searches)), _left(searches, options))
         if search.trials or count <= 0:
