@@ -1,6 +1,7 @@
 # Every target sets up .venv by itself and uses it again while pyproject.toml stays as it is.
 
 SPEC ?=
+RESULTS ?= results
 VENV := .venv
 BIN := $(VENV)/bin
 # The first of these that is Python 3.10 or later makes the environment.
@@ -15,11 +16,11 @@ help: ## Show what can be made
 
 experiment: $(VENV)/.installed ## Run the spec SPEC, or what is left of it, and show its table
 	@test -n "$(SPEC)" || { echo "say which spec: make experiment SPEC=quick.yaml" >&2; exit 2; }
-	@$(BIN)/layoutlab run "$(SPEC)"
+	@$(BIN)/layoutlab run "$(SPEC)" --results "$(RESULTS)"
 
 plan: $(VENV)/.installed ## Show what a run of SPEC would do
 	@test -n "$(SPEC)" || { echo "say which spec: make plan SPEC=quick.yaml" >&2; exit 2; }
-	@$(BIN)/layoutlab plan "$(SPEC)"
+	@$(BIN)/layoutlab plan "$(SPEC)" --results "$(RESULTS)"
 
 test: $(VENV)/.installed-dev ## Lint, check types and run all tests but the slow ones
 	@$(MAKE) --no-print-directory check

@@ -111,7 +111,7 @@ def _report(options: argparse.Namespace) -> int:
     from layoutlab.store import Store
 
     with Store(options.results / "runs" / loaded.spec.name) as store:
-        comparison = compare(loaded.spec, store)
+        comparison = compare(store)
     write_results(comparison, options.results / loaded.spec.name)
     _show(comparison, options)
     return int(comparison.exit_code)

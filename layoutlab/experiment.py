@@ -18,7 +18,16 @@ from typing import Any
 from layoutlab.baseline.tflite import BASELINE, versions
 from layoutlab.device.choose import Choice, choose
 from layoutlab.engine.base import Artifact, CompileJob, TuningOptions, from_json, to_json
-from layoutlab.errors import DeviceError, LayoutlabError, ModelError, StageError, WrongOutputs
+from layoutlab.errors import (
+    EXIT_VARIANT_FAILED,
+    EXIT_WRONG_OUTPUTS,
+    DeviceError,
+    LayoutlabError,
+    ModelError,
+    StageError,
+    WrongOutputs,
+)
+from layoutlab.model.file import ModelFile
 from layoutlab.model.resolve import resolve_model
 from layoutlab.process import run_job
 from layoutlab.progress import Progress, TuningLine, duration
@@ -70,8 +79,9 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress) -> Com
     A variant that fails costs its own row; what fails before the first variant (the model, the device, TFLite
     itself) raises the error.
     """
+    model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
-        run = _begin(loaded, store, progress)
+        run = _begin(loaded, model, store, progress)
         reference = _run_baseline(run)
         artifacts = {}
         for number, variant in enumerate(run.spec.variants, 1):
@@ -79,20 +89,19 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress) -> Com
             try:
                 artifact = _compile(run, variant, heading)
                 _check(run, variant, artifact, reference)
-            except (StageError, LayoutlabError) as error:
-                _record_failure(run, variant, error)
+            except LayoutlabError as error:
+                _record_failure(run, variant.name, error)
                 progress.say(f"{heading}: failed: {error}")
             else:
                 artifacts[variant.name] = artifact
         _measure(run, artifacts)
-        comparison = compare(run.spec, store)
+        comparison = compare(store)
     write_results(comparison, results / loaded.spec.name)
     return comparison
 
 
-def _begin(loaded: LoadedSpec, store: Store, progress: Progress) -> Run:
-    """The model, the device and the inputs; all of them recorded."""
-    model = resolve_model(loaded, progress)
+def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progress) -> Run:
+    """The device and the inputs; what the run depends on is recorded."""
     choice = choose(loaded.spec, lambda: _host_target(store))
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
     run = Run(
@@ -105,7 +114,7 @@ def _begin(loaded: LoadedSpec, store: Store, progress: Progress) -> Run:
     )
     store.append(
         "run",
-        spec=loaded.text,
+        spec=loaded.spec.model_dump(mode="json"),
         model=model.path.name,
         model_sha256=model.sha256,
         model_bytes=len(model.data),
@@ -267,10 +276,14 @@ def _check(run: Run, variant: VariantSpec, artifact: Artifact, reference: Path) 
         raise WrongOutputs("check", f"outputs differ from TFLite's: {result.problem}")
 
 
-def _record_failure(run: Run, variant: VariantSpec, error: LayoutlabError) -> None:
-    stage, log = (error.stage, error.log) if isinstance(error, StageError) else ("spec", "")
-    cause = error.cause if isinstance(error, StageError) else str(error)
-    run.store.append("failed", variant=variant.name, stage=stage, cause=cause, log=log, exit_code=error.exit_code)
+def _record_failure(run: Run, variant: str, error: LayoutlabError) -> None:
+    """A failed variant ends the run with 4 when its outputs were wrong, else with 1."""
+    if not isinstance(error, StageError):
+        error = StageError("hook", str(error))
+    exit_code = EXIT_WRONG_OUTPUTS if isinstance(error, WrongOutputs) else EXIT_VARIANT_FAILED
+    run.store.append(
+        "failed", variant=variant, stage=error.stage, cause=error.cause, log=error.log, exit_code=exit_code
+    )
 
 
 def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
@@ -294,7 +307,7 @@ def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
             except StageError as error:
                 if row == BASELINE:
                     raise
-                run.store.append("failed", variant=row, stage="measure", cause=error.cause, log=error.log, exit_code=1)
+                _record_failure(run, row, error)
                 del runners[row]
                 continue
             run.store.append("samples", protocol=protocol, round=number, row=row, **taken)

@@ -45,7 +45,10 @@ class TaskCoverage:
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """A built variant: the shared library, and what went into it."""
+    """A built variant: the shared library, and what went into it.
+
+    `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it.
+    """
 
     path: str
     sha256: str

@@ -41,11 +41,14 @@ class Latency:
 
 @dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """How many times the baseline's latency a row takes, with a 95 % interval; below 1 is faster."""
+    """How many times the baseline's latency a row takes; below 1 is faster.
+
+    `low` and `high` are a 95 % interval, None when there are too few rounds for one.
+    """
 
     value: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
     verdict: str
 
 
@@ -75,7 +78,7 @@ def ratio(rounds: Sequence[Sequence[float]], baseline: Sequence[Sequence[float]]
     base = np.array([np.median(samples) for samples in baseline])
     value = float(np.median(row) / np.median(base))
     if len(row) < 2:
-        return Ratio(value=value, low=float("nan"), high=float("nan"), verdict="unstable")
+        return Ratio(value=value, low=None, high=None, verdict="unstable")
     from scipy.stats import bootstrap
 
     interval = bootstrap(

@@ -77,13 +77,17 @@ class Comparison:
         return {"format": 1, **asdict(self)}
 
 
-def compare(spec: Spec, store: Store) -> Comparison:
-    """Build the comparison of the store's last run. Raises UsageError when that run did not finish."""
+def compare(store: Store) -> Comparison:
+    """Build the comparison of the store's last run, with the spec as it was then.
+
+    Raises UsageError when that run did not finish.
+    """
     starts = [position for position, event in enumerate(store.events) if event["kind"] == "run"]
     events = store.events[starts[-1] :] if starts else []
     finished = next((event for event in events[::-1] if event["kind"] == "finished"), None)
     if finished is None:
         raise UsageError(f"{store.folder} holds no finished run: run the spec first")
+    spec = Spec.model_validate(events[0]["spec"])
     taken = store.all("samples", protocol=finished["protocol"])
     samples = _by_row(taken, spec.measure.rounds)
     baseline_events = store.all("baseline")

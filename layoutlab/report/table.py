@@ -45,7 +45,7 @@ def csv_table(comparison: Comparison) -> str:
 
 def json_table(comparison: Comparison) -> str:
     """Everything, samples included."""
-    return json.dumps(comparison.to_json(), indent=1, allow_nan=True) + "\n"
+    return json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n"
 
 
 def _tabulate(comparison: Comparison, form: str) -> str:
@@ -92,6 +92,8 @@ def _latency(row: Row) -> str:
 def _ratio(row: Row) -> str:
     if row.ratio is None:
         return _NONE
+    if row.ratio.low is None:
+        return f"{row.ratio.value:.2f}"
     return f"{row.ratio.value:.2f} [{row.ratio.low:.2f}, {row.ratio.high:.2f}]"
 
 

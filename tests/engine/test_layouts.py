@@ -1,0 +1,231 @@
+"""Layouts in the IR itself: what is asked for is there, nothing else is, and the numbers stay TFLite's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tvm")
+
+from layoutlab import hooks
+from layoutlab.engine.relax.build import apply_records, build_library
+from layoutlab.engine.relax.importer import import_model
+from layoutlab.engine.relax.layout.canonicalise import canonicalise
+from layoutlab.engine.relax.layout.census import take_census
+from layoutlab.engine.relax.layout.convert import apply_plan, require_change
+from layoutlab.engine.relax.layout.plan import plan
+from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+from layoutlab.errors import StageError
+from layoutlab.hooks import ConvLayout
+
+from ..conftest import ROOT, TINY
+
+BIG = ROOT / "experiments" / "models" / "mobilenet_v3_large_minimalistic_224.tflite"
+HOST = {"kind": "llvm", "num-cores": 1}
+
+VARIANTS = {
+    "nhwc": (None, hooks.keep),
+    "nchw": ("NCHW", hooks.keep),
+    "nchw4c": ("NCHW", hooks.nchwc(4)),
+    "nchw8c": ("NCHW", hooks.nchwc(8)),
+    "packed from nhwc": (None, hooks.nchwc(8)),
+}
+
+
+def imported(path: Path):
+    return canonicalise(import_model(path.read_bytes()))
+
+
+def convert(path: Path, variant: str):
+    mod = imported(path)
+    decisions = plan(mod, *VARIANTS[variant])
+    return apply_plan(mod, decisions), decisions
+
+
+def run_tvm(mod, inputs: list[np.ndarray], folder: Path) -> np.ndarray:
+    target = tvm.target.Target(HOST)
+    lowered = lower(mod, target, pack_weights=True)
+    built = apply_records(lowered, target, meta_schedule.database.MemoryDatabase(), pack_weights=True, expected=0)
+    build_library(built, target, str(folder / "model.so"))
+    vm = tvm.relax.VirtualMachine(tvm.runtime.load_module(str(folder / "model.so")), tvm.cpu())
+    return vm["main"](*(tvm.runtime.tensor(value) for value in inputs)).numpy()
+
+
+def run_tflite(path: Path, inputs: list[np.ndarray]) -> np.ndarray:
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    for detail, value in zip(interpreter.get_input_details(), inputs, strict=True):
+        interpreter.set_tensor(detail["index"], value)
+    interpreter.invoke()
+    return interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
+
+
+@pytest.mark.parametrize("variant", ["nchw", "nchw4c", "nchw8c", "packed from nhwc"])
+@pytest.mark.parametrize("model", [BIG, TINY / "tiny_mobilenet.tflite"], ids=["large", "tiny"])
+def test_two_transforms_in_all_however_many_convolutions(model, variant):
+    census = take_census(convert(model, variant)[0])
+    assert [(t.after, t.before) for t in census.transforms] == [("input", "nn.conv2d"), ("add", "reshape")]
+
+
+def test_the_large_network_is_wholly_in_the_layout_asked_for():
+    expected = {
+        "nhwc": {"NHWC": 48},
+        "nchw": {"NCHW": 48},
+        "nchw4c": {"NCHW3c->NCHW4c": 1, "NCHW4c": 47},
+        "nchw8c": {"NCHW3c->NCHW8c": 1, "NCHW8c": 47},
+    }
+    assert {name: take_census(convert(BIG, name)[0]).conv_layouts for name in expected} == expected
+
+
+@pytest.mark.parametrize("name", ["tiny_conv", "tiny_mobilenet", "tiny_odd", "tiny_dense"])
+def test_keep_changes_nothing_at_all(name):
+    mod = imported(TINY / f"{name}.tflite")
+    kept = apply_plan(mod, plan(mod, None, hooks.keep))
+    assert kept is mod
+    assert take_census(kept).transforms == ()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ["tiny_conv", "tiny_mobilenet", "tiny_odd"])
+def test_outputs_are_tflites_in_every_layout(name, variant, tmp_path):
+    path = TINY / f"{name}.tflite"
+    mod, _ = convert(path, variant)
+    shape = [int(extent) for extent in mod["main"].params[0].ty.shape]
+    for seed in range(2):
+        value = np.random.default_rng(seed).uniform(-1, 1, shape).astype("float32")
+        np.testing.assert_allclose(
+            run_tvm(mod, [value], tmp_path), run_tflite(path, [value]), rtol=1e-3, atol=1e-5, equal_nan=False
+        )
+
+
+def test_the_two_transforms_of_the_large_network_do_not_change_its_outputs(tmp_path):
+    mod, _ = convert(BIG, "nchw8c")
+    value = np.random.default_rng(1).uniform(-1, 1, (1, 224, 224, 3)).astype("float32")
+    np.testing.assert_allclose(run_tvm(mod, [value], tmp_path), run_tflite(BIG, [value]), rtol=1e-3, atol=1e-4)
+
+
+def test_channels_that_do_not_divide_keep_their_convolution():
+    mod, decisions = convert(TINY / "tiny_odd.tflite", "nchw4c")
+    assert [d.answer for d in decisions] == [None] * len(decisions)
+    assert set(take_census(mod).conv_layouts) == {"NCHW"}
+
+
+def test_a_kept_convolution_stays_between_converted_ones():
+    """ConvertLayout alone would let a neighbour's layout flow through it."""
+    mod = imported(TINY / "tiny_mobilenet.tflite")
+
+    def all_but_the_third(conv):
+        return None if conv.index == 2 else hooks.nchw(conv)
+
+    converted = apply_plan(mod, plan(mod, None, all_but_the_third))
+    census = take_census(converted)
+    assert census.conv_layouts == {"NCHW": 11, "NHWC": 1}
+    assert len(census.transforms) == 4
+
+
+def test_the_hook_sees_the_converted_convolution():
+    seen = []
+    mod = imported(TINY / "tiny_mobilenet.tflite")
+    plan(mod, "NCHW", lambda conv: seen.append(conv))
+    assert [conv.index for conv in seen] == list(range(12))
+    assert {conv.data_layout for conv in seen} == {"NCHW"}
+    assert seen[0].data_shape == (1, 3, 32, 32)
+    assert seen[0].kernel_shape == (16, 3, 3, 3)
+    assert seen[0].out_shape == (1, 16, 16, 16)
+    assert [conv.is_depthwise for conv in seen[:4]] == [False, False, True, False]
+
+
+def test_convert_layout_without_a_hook():
+    mod = imported(TINY / "tiny_conv.tflite")
+    assert take_census(apply_plan(mod, plan(mod, "NCHW", None))).conv_layouts == {"NCHW": 2}
+
+
+def failure(function) -> str:
+    with pytest.raises(StageError) as caught:
+        function()
+    assert caught.value.stage == "layout"
+    return caught.value.cause
+
+
+def test_a_hook_that_raises_is_named_with_its_convolution():
+    def broken(conv):
+        return {}["layout"]
+
+    mod = imported(TINY / "tiny_conv.tflite")
+    assert failure(lambda: plan(mod, None, broken)) == "the hook raised KeyError at conv 0: 'layout'"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ("NCHW", "the hook answered 'NCHW' at conv 0: expected a ConvLayout or None"),
+        (
+            ConvLayout(data="NCHW", kernel="OIHW", out="NHWC"),
+            "conv 0 cannot run as data NCHW, kernel OIHW, out NHWC: a plain convolution needs equal data and out "
+            "layouts and a four-letter kernel layout",
+        ),
+        (
+            ConvLayout(data="NCHW8c", kernel="OIHW4o", out="NCHW8c"),
+            "conv 0 cannot run as data NCHW8c, kernel OIHW4o, out NCHW8c: expected NHWC, NCHW, or data NCHW<a>c with "
+            "kernel OIHW<b>o and out NCHW<b>c",
+        ),
+        (
+            ConvLayout(data="NCHW5c", kernel="OIHW8o", out="NCHW8c"),
+            "conv 0 cannot run as data NCHW5c, kernel OIHW8o, out NCHW8c: 8 input and 16 output channels do not "
+            "divide into these blocks",
+        ),
+    ],
+)
+def test_an_answer_without_a_kernel_is_refused(answer, message):
+    mod = imported(TINY / "tiny_conv.tflite")
+    assert failure(lambda: plan(mod, None, lambda conv: answer)) == message
+
+
+def changed(name: str, convert_layout, label):
+    mod = imported(TINY / f"{name}.tflite")
+    hook = None if label is None else hooks.resolve(label, 8 if label == "nchwc" else None)
+    require_change(plan(mod, convert_layout, hook), convert_layout, label)
+
+
+def test_a_conversion_that_changes_nothing_is_a_failure():
+    assert failure(lambda: changed("tiny_odd", None, "nchwc")) == (
+        "nchwc was asked for, but it changed nothing: all 4 convolutions stay NHWC. Leave it out to compare the model "
+        "as it is, or ask for a layout their channels allow"
+    )
+    assert failure(lambda: changed("tiny_conv", "NHWC", "keep")).startswith("NHWC was asked for, but it changed nothing")
+    assert failure(lambda: changed("tiny_dense", "NCHW", None)) == (
+        "NCHW was asked for, but the model has no conv2d to convert"
+    )
+    changed("tiny_conv", None, "keep")
+    changed("tiny_conv", "NCHW", None)
+
+
+def test_an_operator_without_a_kernel_fails_the_lowering():
+    """A packed layout reaches a pool that has no packed kernel, say: TVM only logs it."""
+    x = tvm.relax.Var("x", tvm.relax.TensorType((1, 2, 4, 4, 8), "float32"))
+    w = tvm.relax.Var("w", tvm.relax.TensorType((2, 16, 1, 1, 8), "float32"))
+    builder = tvm.relax.BlockBuilder()
+    with builder.function("main", [x, w]), builder.dataflow():
+        out = builder.emit_output(
+            builder.emit(
+                tvm.relax.op.nn.conv2d(x, w, data_layout="NCHW8c", kernel_layout="OIHW8o", out_layout="NCHW8c")
+            )
+        )
+        builder.emit_func_output(out)
+    from layoutlab.engine.relax.lower import _require_lowered
+
+    with pytest.raises(StageError) as caught:
+        _require_lowered(builder.get())
+    assert "1 operators have no kernel: nn.conv2d" in caught.value.cause
+
+
+def test_a_malformed_model_is_an_import_failure():
+    with pytest.raises(StageError) as caught:
+        import_model(b"\x18\x00\x00\x00TFL3" + b"\x00" * 8)
+    assert caught.value.stage == "import"
+    assert caught.value.cause.startswith("TVM cannot import this model: ")

@@ -1,0 +1,151 @@
+"""Tuning on real processes: budgets, resuming, records, and candidates that crash."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("tvm")
+
+from layoutlab.engine.base import TuningOptions
+from layoutlab.engine.relax.importer import import_model
+from layoutlab.engine.relax.layout.canonicalise import canonicalise
+from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.tune import pool as pool_module
+from layoutlab.engine.relax.tune.pool import CandidatePool, _outcome
+from layoutlab.engine.relax.tune.records import coverage, cut_torn_end, open_database
+from layoutlab.engine.relax.tune.tuner import extract_tasks, first_batch_size, tune
+from layoutlab.engine.relax.tvm_cpu import tvm
+
+from ..conftest import TINY
+
+TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
+
+
+def options(trials: int, **changes) -> TuningOptions:
+    fields = {
+        "trials": trials,
+        "search": "evolutionary",
+        "cost_model": "xgb",
+        "pack_weights": True,
+        "batch": 4,
+        "population": 8,
+        "seed": 1,
+    }
+    return TuningOptions(**(fields | changes))
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    mod = canonicalise(import_model((TINY / "tiny_conv.tflite").read_bytes()))
+    return extract_tasks(lower(mod, TARGET, pack_weights=True), TARGET)
+
+
+def run(tasks, folder: Path, trials: int, **changes):
+    events = []
+    database = open_database(folder)
+    tune(tasks, TARGET, options(trials, **changes), database, lambda event, **fields: events.append(fields))
+    return events, coverage(database, tasks)
+
+
+def lines(folder: Path) -> int:
+    return len((folder / "records.jsonl").read_text().splitlines())
+
+
+def test_the_budget_is_kept_and_continued_and_every_task_is_reached(tasks, tmp_path):
+    events, first = run(tasks, tmp_path, 12)
+    assert sum(task.trials for task in first) == 12 == lines(tmp_path)
+    assert all(task.best_us is not None for task in first)
+    assert [event["done"] for event in events] == sorted(event["done"] for event in events)
+    assert (events[0]["done"], events[-1]["done"], events[-1]["total"]) == (0, 12, 12)
+    assert events[-1]["best_us"] == pytest.approx(sum(task.ops * task.best_us for task in first))
+
+    events, second = run(tasks, tmp_path, 16)
+    assert events[0]["done"] == 12
+    assert sum(task.trials for task in second) == 16 == lines(tmp_path)
+    assert all(b.best_us <= a.best_us for a, b in zip(first, second, strict=True))
+
+    events, third = run(tasks, tmp_path, 16)
+    assert len(events) == 1
+    assert third == second
+
+
+def test_every_batch_is_on_disk_before_the_next(tasks, tmp_path):
+    seen = []
+    database = open_database(tmp_path)
+    tune(tasks, TARGET, options(8), database, lambda event, **fields: seen.append((fields["done"], lines_or_0(tmp_path))))
+    assert all(done == stored for done, stored in seen)
+
+
+def lines_or_0(folder: Path) -> int:
+    return lines(folder) if (folder / "records.jsonl").exists() else 0
+
+
+def test_replay_trace_and_the_random_cost_model(tasks, tmp_path):
+    _, found = run(tasks, tmp_path, 10, search="replay-trace", cost_model="random")
+    assert sum(task.trials for task in found) == 10
+
+
+def test_a_task_without_choices_is_tried_once(tasks, tmp_path):
+    """One point in the space: more trials would measure the same code again."""
+    mod = canonicalise(import_model((TINY / "tiny_mobilenet.tflite").read_bytes()))
+    all_tasks = extract_tasks(lower(mod, TARGET, pack_weights=True), TARGET)
+    reshape = [task for task in all_tasks if str(task.task_name).startswith("reshape")]
+    _, found = run(reshape, tmp_path, 20)
+    assert [task.trials for task in found] == [1]
+
+
+def test_first_batches_leave_most_of_the_budget_for_the_search():
+    assert first_batch_size(options(1000, batch=16), tasks=40) == 6
+    assert first_batch_size(options(10_000, batch=16), tasks=40) == 16
+    assert first_batch_size(options(10, batch=16), tasks=40) == 1
+
+
+def _crash() -> None:
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def _hang() -> None:
+    time.sleep(60)
+
+
+def _fail() -> None:
+    raise RuntimeError("first\nthe last line says it")
+
+
+def test_candidates_that_crash_hang_or_fail_cost_themselves_only(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool_module, "_TIMEOUT_S", 1.0)
+    with CandidatePool(TARGET, tmp_path) as pool:
+        outcomes = [
+            _outcome(pool._runner.schedule(function, timeout=seconds), "the run")
+            for function, seconds in ((_crash, 20), (_hang, 1), (_fail, 20), (os.getpid, 20))
+        ]
+    errors = [error for _, error in outcomes]
+    assert errors[0].startswith("the run crashed its process")
+    assert errors[1] == "the run took longer than 1 s"
+    assert errors[2] == "the run failed: RuntimeError: the last line says it"
+    assert errors[3] is None
+
+
+@pytest.mark.parametrize("torn", [b'{"half', b"\n", b'[1, 2]\n{"half"', b"garbage\n"])
+def test_a_torn_end_is_cut_and_the_database_opens(tasks, tmp_path, torn):
+    path = tmp_path / "records.jsonl"
+    whole = b'[1, 2]\n[3, 4]\n'
+    path.write_bytes(whole + torn)
+    kept = whole + b"[1, 2]\n" if torn.startswith(b"[1, 2]") else whole
+    assert cut_torn_end(path) == len(whole + torn) - len(kept)
+    assert path.read_bytes() == kept
+    assert cut_torn_end(path) == 0
+
+
+def test_records_torn_by_a_kill_are_used_again(tasks, tmp_path):
+    run(tasks, tmp_path, 8)
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    events, found = run(tasks, tmp_path, 8)
+    assert events[0]["done"] == 7
+    assert sum(task.trials for task in found) == 8

@@ -1,0 +1,233 @@
+"""The table in all its forms, from a store's events to whole texts."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from layoutlab.engine.base import Artifact, Census, LayoutTransform, TaskCoverage, to_json
+from layoutlab.errors import UsageError
+from layoutlab.report.comparison import compare
+from layoutlab.report.files import write_results
+from layoutlab.report.table import csv_table, json_table, markdown_table, terminal_table
+from layoutlab.spec.models import Spec
+from layoutlab.store import Store
+
+SPEC = Spec.model_validate(
+    {
+        "name": "two_layouts",
+        "description": "A made-up comparison | with a *bar* and <tags>.",
+        "model": {"file": "x.tflite"},
+        "variants": (
+            {"name": "nhwc", "alter_op_layout": "keep"},
+            {"name": "nchw8c", "convert_layout": "NCHW", "alter_op_layout": "nchwc"},
+            {"name": "wrong", "convert_layout": "NCHW"},
+            {"name": "broken", "alter_op_layout": "my.hooks:broken"},
+            {"name": "untuned", "tune": False},
+        ),
+        "tuning": {"trials": 100},
+        "measure": {"rounds": 6, "repeats": 2},
+    }
+)
+STATE = {"load_1min": 0.5, "governor": None, "frequency_khz": None}
+VERSIONS = {"layoutlab": "0.1.0", "apache-tvm": "0.27.0.post1"}
+
+
+def artifact(layouts: dict[str, int], transforms: int, tuned: bool) -> Artifact:
+    transform = LayoutTransform(
+        op="permute_dims",
+        after="input",
+        before="nn.conv2d",
+        from_shape=(1, 4, 4, 3),
+        to_shape=(1, 3, 4, 4),
+        moved_bytes=384,
+    )
+    return Artifact(
+        path="/gone/variant.so",
+        sha256="0" * 64,
+        census_before=Census(conv_layouts={"NHWC": 3}, transforms=()),
+        census_after=Census(conv_layouts=layouts, transforms=(transform,) * transforms),
+        tasks=(
+            TaskCoverage(name="fused_conv2d_add", ops=2, trials=90, failed=4, best_us=10.0 if tuned else None),
+            TaskCoverage(name="softmax", ops=1, trials=10, failed=10, best_us=None),
+        ),
+    )
+
+
+def record(store: Store, spec: Spec = SPEC) -> None:
+    """What a run of SPEC leaves: two good rows, wrong outputs, a hook that raised, and an untuned row."""
+    store.append(
+        "run",
+        spec=spec.model_dump(mode="json"),
+        model="x.tflite",
+        model_sha256="a" * 64,
+        model_bytes=15_692_704,
+        target={"kind": "llvm", "mcpu": "some-cpu", "num-cores": 1},
+        device="Some CPU",
+        device_reason="runs on this machine, Some CPU (x86_64), with its own target",
+        unit="ms",
+        threads=1,
+        versions=VERSIONS,
+    )
+    store.append("baseline", key="b", runtime="LiteRT 2.3.0, 1 thread, XNNPACK on")
+    layouts = {
+        "nhwc": ({"NHWC": 3}, 0),
+        "nchw8c": ({"NCHW3c->NCHW8c": 1, "NCHW8c": 2}, 2),
+        "wrong": ({"NCHW": 3}, 2),
+        "untuned": ({"NHWC": 3}, 0),
+    }
+    for name, (conv_layouts, transforms) in layouts.items():
+        tuned = name != "untuned"
+        store.append("uses", variant=name, built=name)
+        built = to_json(artifact(conv_layouts, transforms, tuned))
+        store.append("built", variant=name, key=name, trials=100 if tuned else 0, artifact=built)
+        ok = name != "wrong"
+        check = {"ok": ok, "max_abs": 1e-6 if ok else 0.5, "top1": 5 if ok else 0, "sets": 5}
+        store.append("checked", variant=name, key=name, check={**check, "problem": "" if ok else "3 values differ"})
+    store.append(
+        "failed",
+        variant="wrong",
+        stage="check",
+        cause="outputs differ from TFLite's: 3 values differ",
+        log="w.log",
+        exit_code=4,
+    )
+    store.append(
+        "failed",
+        variant="broken",
+        stage="layout",
+        cause="the hook raised KeyError at conv 0: 'x'",
+        log="b.log",
+        exit_code=1,
+    )
+    for number in range(spec.measure.rounds):
+        wobble = 1 + number / 1000
+        for row, ms in (("tflite", 4.0), ("nhwc", 6.0), ("nchw8c", 3.0), ("untuned", 60.0)):
+            samples = [ms * wobble, ms * wobble + 0.001]
+            store.append(
+                "samples", protocol="p", round=number, row=row, samples_ms=samples, conditions=[STATE, STATE]
+            )
+    store.append("finished", protocol="p")
+
+
+@pytest.fixture
+def comparison(tmp_path):
+    with Store(tmp_path / "runs") as store:
+        record(store)
+        return compare(store)
+
+
+def test_verdicts_and_ratios(comparison):
+    rows = {row.name: row for row in comparison.rows}
+    assert list(rows) == ["nhwc", "nchw8c", "wrong", "broken", "untuned", "tflite"]
+    assert (rows["nhwc"].ratio.verdict, rows["nchw8c"].ratio.verdict) == ("slower", "faster")
+    assert rows["nchw8c"].speedup == pytest.approx(20, rel=0.01)
+    assert rows["nchw8c"].flags == ("1 ops untuned",)
+    assert rows["untuned"].flags == ("untuned",)
+    assert (rows["nchw8c"].ops_tuned, rows["nchw8c"].ops, rows["nchw8c"].trials_failed) == (2, 3, 14)
+
+
+def test_a_wrong_or_broken_variant_has_no_latency_and_sets_the_exit_code(comparison):
+    rows = {row.name: row for row in comparison.rows}
+    for name in ("wrong", "broken"):
+        assert (rows[name].latency, rows[name].ratio, rows[name].speedup) == (None, None, None)
+    assert comparison.exit_code == 4
+
+
+TERMINAL = """\
+two_layouts: x.tflite, 15.7 MB
+
+variant    conv layouts                      ms (MAD)     x TFLite [95 %]         verdict    x faster than untuned    transforms    tuned ops           trials               outputs  flags
+---------  --------------------------  --------------  ------------------  --------------  -----------------------  ------------  -----------  ---------------  --------------------  -------------
+nhwc       3 NHWC                       6.016 (0.009)   1.50 [1.50, 1.50]          slower                     10.0             0          2/3  100 (14 failed)  ok, max diff 1.0e-06  1 ops untuned
+nchw8c     1 NCHW3c->NCHW8c, 2 NCHW8c   3.008 (0.005)   0.75 [0.75, 0.75]          faster                     20.0             2          2/3  100 (14 failed)  ok, max diff 1.0e-06  1 ops untuned
+wrong      3 NCHW                                   -                   -   wrong outputs                        -             2          2/3  100 (14 failed)                 WRONG  -
+broken     -                                        -                   -  failed: layout                        -             -            -                -                     -  -
+untuned    3 NHWC                      60.150 (0.090)  15.00 [15.00, 15.00]        slower                      1.0             0          0/3                -  ok, max diff 1.0e-06  untuned
+tflite     -                            4.011 (0.006)                   -        baseline                        -             -            -                -                     -  -
+
+wrong: check failed: outputs differ from TFLite's: 3 values differ (log: w.log)
+broken: layout failed: the hook raised KeyError at conv 0: 'x' (log: b.log)
+device: runs on this machine, Some CPU (x86_64), with its own target
+baseline: LiteRT 2.3.0, 1 thread, XNNPACK on
+median of 6 rounds in fresh processes, rows interleaved, 2 samples of at least 100 ms each; intervals by bootstrap over rounds
+"""
+
+
+def squeezed(text: str) -> list[str]:
+    """Lines without the padding of columns, and without the rule under the header."""
+    return [" ".join(line.split()) for line in text.splitlines() if not line.startswith("---")]
+
+
+def test_the_terminal_shows_all_of_it(comparison):
+    assert squeezed(terminal_table(comparison)) == squeezed(TERMINAL)
+
+
+def test_markdown_is_a_page_with_how_to_repeat_it(comparison):
+    text = markdown_table(comparison)
+    assert text.startswith("# two_layouts\n\nA made-up comparison \\| with a \\*bar\\* and &lt;tags>.\n\nModel: x.tflite")
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == 2 + 6
+    assert len({line.count("|") for line in table}) == 1
+    for line in (
+        f"- model sha256: {'a' * 64}",
+        "- target: llvm -mcpu=some-cpu -num-cores=1",
+        "- device: Some CPU, 1 thread",
+        "- versions: layoutlab 0.1.0, apache-tvm 0.27.0.post1",
+        "- tuning: 100 trials a variant, evolutionary search, cost model xgb, weights packed, seed 1",
+        "- outputs: 5 seeded inputs, tolerance 0.0001 + 0.001 x \\|TFLite\\|, seed 1",
+        "- conditions: load up to 0.5, governor unknown, frequency unknown kHz",
+    ):
+        assert line in text.splitlines()
+
+
+def test_csv_has_one_line_a_row_and_full_numbers(comparison):
+    rows = list(csv.DictReader(io.StringIO(csv_table(comparison))))
+    assert [row["variant"] for row in rows] == ["nhwc", "nchw8c", "wrong", "broken", "untuned", "tflite"]
+    assert float(rows[1]["median_ms"]) == pytest.approx(3.008, abs=1e-3)
+    assert rows[1]["layout_transform_bytes"] == "768"
+    assert rows[2]["median_ms"] == ""
+    assert rows[3]["failure"] == "layout: the hook raised KeyError at conv 0: 'x'"
+    assert rows[0]["outputs_top1"] == "5/5"
+
+
+def test_json_holds_everything_with_the_raw_samples(comparison):
+    data = json.loads(json_table(comparison))
+    assert data["format"] == 1
+    assert len(data["samples_ms"]["nchw8c"]) == 6
+    assert data["rows"][1]["ratio"]["verdict"] == "faster"
+    assert data["run"]["versions"] == VERSIONS
+
+
+def test_the_same_events_give_the_same_files(tmp_path, comparison):
+    write_results(comparison, tmp_path / "a")
+    with Store(tmp_path / "runs") as store:
+        write_results(compare(store), tmp_path / "b")
+    for name in ("table.md", "table.csv", "table.json"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["table.csv", "table.json", "table.md"]
+
+
+def test_a_failure_of_an_earlier_run_is_forgotten(tmp_path):
+    with Store(tmp_path / "runs") as store:
+        store.append("run")
+        store.append("failed", variant="nhwc", stage="tune", cause="old", log="", exit_code=1)
+        record(store)
+        assert compare(store).rows[0].failure is None
+
+
+def test_an_unfinished_run_has_no_table(tmp_path):
+    with Store(tmp_path / "runs") as store:
+        store.append("run")
+        with pytest.raises(UsageError, match="holds no finished run: run the spec first"):
+            compare(store)
+
+
+def test_few_rounds_are_said(tmp_path):
+    spec = SPEC.model_copy(update={"measure": SPEC.measure.model_copy(update={"rounds": 3})})
+    with Store(tmp_path / "runs") as store:
+        record(store, spec)
+        assert "only 3 rounds: for trying out, not for publication" in terminal_table(compare(store))

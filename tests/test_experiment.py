@@ -1,0 +1,248 @@
+"""Whole experiments on tiny models: real TVM, real LiteRT, real processes."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from .conftest import ROOT, TINY
+
+RUN = [sys.executable, "-m", "layoutlab", "run", "x.yaml"]
+
+SPEC = """\
+name: x
+model: {{file: model.tflite}}
+device: host
+variants:
+{variants}
+tuning: {{trials: {trials}, batch: 4, population: 8}}
+measure: {{rounds: 2, repeats: 3, min_repeat_ms: 5, warmup_ms: 10}}
+"""
+
+
+def write(folder: Path, variants: list[str], trials: int = 8, model: str = "tiny_conv") -> None:
+    lines = "\n".join(f"  - {variant}" for variant in variants)
+    (folder / "x.yaml").write_text(SPEC.format(variants=lines, trials=trials))
+    shutil.copy(TINY / f"{model}.tflite", folder / "model.tflite")
+
+
+def run(folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(RUN, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def rows(folder: Path) -> dict[str, dict[str, str]]:
+    text = (folder / "results" / "x" / "table.csv").read_text()
+    return {row["variant"]: row for row in csv.DictReader(text.splitlines())}
+
+
+def events(folder: Path, kind: str) -> list[dict]:
+    path = folder / "results" / "runs" / "x" / "events.jsonl"
+    found = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return [event for event in found if event["kind"] == kind]
+
+
+def test_the_quick_spec_through_make(tmp_path):
+    """The first command of the README, as a user types it."""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run(
+        ["make", "experiment", "SPEC=quick.yaml", f"RESULTS={tmp_path}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "quick: tiny_mobilenet.tflite, 0.0 MB"
+    assert [line.split()[0] for line in lines[4:8]] == ["nhwc", "nchw", "nchw8c", "tflite"]
+    table = json.loads((tmp_path / "quick" / "table.json").read_text())
+    found = {row["name"]: row for row in table["rows"]}
+    assert found["nhwc"]["layouts"] == {"NHWC": 12}
+    assert found["nchw"]["layouts"] == {"NCHW": 12}
+    assert found["nchw8c"]["layouts"] == {"NCHW3c->NCHW8c": 1, "NCHW8c": 11}
+    assert [found[name]["transforms"] for name in ("nhwc", "nchw", "nchw8c")] == [0, 2, 2]
+    for name in ("nhwc", "nchw", "nchw8c"):
+        row = found[name]
+        assert row["check"]["ok"] and row["check"]["top1"] == 5
+        assert row["ops_tuned"] == row["ops"]
+        assert row["trials"] == 32
+        assert row["latency"]["median_ms"] > 0
+    assert "XNNPACK on" in table["baseline_runtime"]
+    assert len(table["samples_ms"]["tflite"]) == 3
+
+    again = subprocess.run(
+        ["make", "experiment", "SPEC=quick.yaml", f"RESULTS={tmp_path}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+    )
+    assert again.stdout == done.stdout
+    stored = [json.loads(line) for line in (tmp_path / "runs" / "quick" / "events.jsonl").read_text().splitlines()]
+    assert [event["kind"] for event in stored].count("built") == 3
+    assert [event["kind"] for event in stored].count("samples") == 3 * 4
+
+
+HOOKS = """\
+from layoutlab.hooks import ConvLayout
+
+def raises(conv):
+    raise LookupError("no layout for this one")
+
+def leaves(conv):
+    raise SystemExit(0)
+
+def crashes(conv):
+    import os
+    os.abort()
+
+def nonsense(conv):
+    return "NCHW"
+
+def pointwise_nchw(conv):
+    print("hooks may print")
+    if conv.kernel_size == (1, 1):
+        return ConvLayout(data="NCHW", kernel="OIHW", out="NCHW")
+"""
+
+
+def test_a_hook_that_fails_costs_its_own_variant(tmp_path):
+    write(
+        tmp_path,
+        [
+            "{name: good, alter_op_layout: my_hooks:pointwise_nchw, tune: false}",
+            "{name: raises, alter_op_layout: my_hooks:raises, tune: false}",
+            "{name: leaves, alter_op_layout: my_hooks:leaves, tune: false}",
+            "{name: crashes, alter_op_layout: my_hooks:crashes, tune: false}",
+            "{name: nonsense, alter_op_layout: my_hooks:nonsense, tune: false}",
+            "{name: absent, alter_op_layout: my_hooks:absent, tune: false}",
+            "{name: nothing_to_do, convert_layout: NHWC, tune: false}",
+        ],
+    )
+    (tmp_path / "my_hooks.py").write_text(HOOKS)
+    done = run(tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    found = rows(tmp_path)
+    assert {name: row["failure"] for name, row in found.items()} == {
+        "good": "",
+        "raises": "layout: the hook raised LookupError at conv 0: no layout for this one",
+        "leaves": "layout: the process ended with code 0 and no result",
+        "crashes": "layout: the process was killed by SIGABRT",
+        "nonsense": "layout: the hook answered 'NCHW' at conv 0: expected a ConvLayout or None",
+        "absent": 'hook: hook "my_hooks:absent": module my_hooks has no function absent',
+        "nothing_to_do": "layout: NHWC was asked for, but it changed nothing: all 2 convolutions stay NHWC. "
+        "Leave it out to compare the model as it is, or ask for a layout their channels allow",
+        "tflite": "",
+    }
+    assert found["good"]["conv_layouts"] == "1 NCHW, 1 NHWC"
+    assert found["good"]["flags"] == "untuned mixed-layouts"
+    assert float(found["good"]["median_ms"]) > 0
+    log = tmp_path / "results" / "runs" / "x" / "logs" / "raises.log"
+    assert "LookupError" in log.read_text()
+
+    (tmp_path / "my_hooks.py").write_text(HOOKS.replace('raise LookupError("no layout for this one")', "return None"))
+    write(
+        tmp_path,
+        [
+            "{name: good, alter_op_layout: my_hooks:pointwise_nchw, tune: false}",
+            "{name: raises, alter_op_layout: my_hooks:raises, tune: false}",
+        ],
+    )
+    done = run(tmp_path)
+    assert done.returncode == 0
+    assert rows(tmp_path)["raises"]["conv_layouts"] == "2 NHWC"
+
+
+def test_wrong_outputs_are_never_ranked(tmp_path):
+    """A tolerance that nothing meets: the row shows WRONG and no latency, and the exit code says so."""
+    write(tmp_path, ["{name: nchw, convert_layout: NCHW, tune: false}"])
+    with open(tmp_path / "x.yaml", "a") as spec:
+        spec.write("check: {rtol: 0, atol: 0}\n")
+    done = run(tmp_path)
+    row = rows(tmp_path)["nchw"]
+    assert done.returncode == 4
+    assert (row["verdict"], row["median_ms"], row["outputs_ok"]) == ("wrong outputs", "", "False")
+    assert "values differ by more than 0 + 0 x |TFLite|" in row["failure"]
+    assert [event["row"] for event in events(tmp_path, "samples")] == ["tflite", "tflite"]
+
+
+def wait_for(condition, process: subprocess.Popen, seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize("way", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
+def test_an_interrupted_run_goes_on_where_it_was(tmp_path, way):
+    write(tmp_path, ["{name: nhwc, alter_op_layout: keep}"], trials=24)
+    records = tmp_path / "results" / "runs" / "x"
+
+    def stored() -> int:
+        return sum(len(path.read_text().splitlines()) for path in records.glob("nhwc-*/records.jsonl"))
+
+    process = subprocess.Popen(RUN, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: stored() >= 2, process)
+    interrupted = time.monotonic()
+    process.send_signal(way)
+    stdout, stderr = process.communicate(timeout=60)
+    assert time.monotonic() - interrupted < 10
+    assert stdout == ""
+    before = stored()
+    assert 2 <= before < 24
+    if way == signal.SIGINT:
+        assert process.returncode == 130
+        assert stderr.splitlines()[-2:] == [
+            "interrupted. Every finished trial and round is kept under results/runs; to go on, run the same again:",
+            "  layoutlab run x.yaml",
+        ]
+
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert stored() == 24
+    assert rows(tmp_path)["nhwc"]["trials"] == "24"
+
+
+def test_a_larger_budget_goes_on_from_the_records_there_are(tmp_path):
+    write(tmp_path, ["{name: nhwc, alter_op_layout: keep}"], trials=6)
+    assert run(tmp_path).returncode == 0
+    write(tmp_path, ["{name: nhwc, alter_op_layout: keep}"], trials=10)
+    assert run(tmp_path).returncode == 0
+    assert rows(tmp_path)["nhwc"]["trials"] == "10"
+    assert len(list((tmp_path / "results" / "runs" / "x").glob("nhwc-*"))) == 1
+
+
+def test_a_rerun_measures_nothing_and_a_moved_folder_still_works(tmp_path):
+    write(tmp_path, ["{name: nhwc, alter_op_layout: keep, tune: false}"])
+    first = run(tmp_path)
+    assert first.returncode == 0, first.stderr
+    second = run(tmp_path)
+    assert second.stdout == first.stdout
+    assert len(events(tmp_path, "samples")) == 4
+    assert len(events(tmp_path, "built")) == 1
+
+    moved = tmp_path.with_name("moved folder ü")
+    tmp_path.rename(moved)
+    third = run(moved)
+    moved.rename(tmp_path)
+    assert third.returncode == 0, third.stderr
+
+
+def test_a_model_without_convolutions_runs_and_says_so(tmp_path):
+    write(tmp_path, ["{name: as_imported, tune: false}"], model="tiny_dense")
+    assert run(tmp_path).returncode == 0
+    assert rows(tmp_path)["as_imported"]["conv_layouts"] == "no conv2d"

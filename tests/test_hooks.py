@@ -1,0 +1,110 @@
+"""Hooks are plain functions over plain data: no TVM here."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from layoutlab import hooks
+from layoutlab.errors import UsageError
+from layoutlab.hooks import Conv, ConvLayout
+
+
+def conv(in_channels=16, out_channels=32, groups=1, kernel=(3, 3), layout="NCHW") -> Conv:
+    shapes = {"N": 1, "C": in_channels, "H": 14, "W": 10}
+    kernel_shape = (out_channels, in_channels // groups, *kernel)
+    return Conv(
+        index=0,
+        op="nn.conv2d",
+        data_layout=layout,
+        kernel_layout="OIHW",
+        out_layout=layout,
+        data_shape=tuple(shapes[axis] for axis in layout),
+        kernel_shape=kernel_shape,
+        out_shape=tuple({**shapes, "C": out_channels}[axis] for axis in layout),
+        strides=(1, 1),
+        padding=(1, 1, 1, 1),
+        dilation=(1, 1),
+        groups=groups,
+        dtype="float32",
+    )
+
+
+def test_a_conv_knows_its_channels_in_any_layout():
+    for layout in ("NHWC", "NCHW"):
+        found = conv(in_channels=16, out_channels=32, layout=layout)
+        assert (found.in_channels, found.out_channels, found.kernel_size) == (16, 32, (3, 3))
+    assert conv(in_channels=16, out_channels=16, groups=16).is_depthwise
+    assert not conv(in_channels=16, out_channels=32, groups=4).is_depthwise
+    assert not conv(in_channels=1, out_channels=32).is_depthwise
+
+
+def test_keep_answers_none_for_everything():
+    assert hooks.keep(conv()) is None
+
+
+def test_nchw_and_nhwc_answer_always():
+    assert hooks.nchw(conv()) == ConvLayout(data="NCHW", kernel="OIHW", out="NCHW")
+    assert hooks.nhwc(conv()) == ConvLayout(data="NHWC", kernel="HWIO", out="NHWC")
+    assert hooks.nhwc(conv(16, 16, groups=16)) == ConvLayout(data="NHWC", kernel="HWOI", out="NHWC")
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (conv(16, 32), "NCHW8c/OIHW8o/NCHW8c"),
+        (conv(3, 16), "NCHW3c/OIHW8o/NCHW8c"),
+        (conv(1, 8), "NCHW1c/OIHW8o/NCHW8c"),
+        (conv(16, 16, groups=16), "NCHW8c/OIHW8o/NCHW8c"),
+        (conv(16, 12), None),
+        (conv(12, 16), None),
+        (conv(12, 12, groups=12), None),
+        (conv(16, 32, groups=16), None),
+        (conv(16, 32, groups=2), None),
+    ],
+    ids=lambda value: value and str(value)[:20],
+)
+def test_nchwc_packs_what_divides_and_keeps_the_rest(asked, expected):
+    answer = hooks.nchwc(8)(asked)
+    assert (answer and f"{answer.data}/{answer.kernel}/{answer.out}") == expected
+
+
+def test_a_layout_is_named_by_its_data_and_by_both_where_they_differ():
+    assert str(hooks.nchwc(4)(conv(16, 32))) == "NCHW4c"
+    assert str(hooks.nchwc(4)(conv(3, 32))) == "NCHW3c->NCHW4c"
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "nchv",
+            'unknown hook "nchv": expected one of keep, nhwc, nchw, nchwc, or package.module:function',
+        ),
+        ("no_such_module:f", "hook \"no_such_module:f\": cannot import no_such_module: No module named 'no_such_module'"),
+        ("json:f", 'hook "json:f": module json has no function f'),
+        ("layoutlab.hooks:BUILT_IN", 'hook "layoutlab.hooks:BUILT_IN": BUILT_IN is not a function'),
+    ],
+)
+def test_what_is_wrong_with_a_hook_is_said(name, message):
+    with pytest.raises(UsageError) as caught:
+        hooks.resolve(name)
+    assert str(caught.value) == message
+
+
+def test_a_users_hook_is_found_and_its_source_is_hashed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    source = tmp_path / "my_hooks.py"
+    source.write_text("def mine(conv):\n    return None\n")
+    hook = hooks.resolve("my_hooks:mine")
+    assert hook(conv()) is None
+    before = hooks.source_sha256(hook)
+    source.write_text("def mine(conv):\n    return 1\n")
+    assert hooks.source_sha256(hook) != before
+
+
+def test_hooks_import_nothing_heavy():
+    code = "import sys, layoutlab.hooks; print([m for m in ('tvm', 'numpy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"

@@ -1,0 +1,139 @@
+"""Workers: real processes that answer, fail, crash, hang and outlive nobody."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from layoutlab import errors, jobs
+from layoutlab.errors import ModelError, StageError
+from layoutlab.process import run_job
+
+
+@pytest.fixture
+def verbs(tmp_path, monkeypatch):
+    """Makes verbs for workers from source text, through the hook that Python runs at start-up."""
+
+    def make(source: str) -> dict[str, str]:
+        (tmp_path / "sitecustomize.py").write_text(
+            "from layoutlab import jobs\n"
+            "def verb(function):\n    jobs.VERBS[function.__name__] = function\n"
+            + source
+        )
+        return {"PYTHONPATH": str(tmp_path)}
+
+    return make
+
+
+def test_a_result_comes_back_and_events_before_it(verbs, tmp_path):
+    environment = verbs(
+        "@verb\ndef add(report, a, b):\n"
+        "    print('chatter on standard output')\n"
+        "    report('stage', name='adding')\n"
+        "    return {'sum': a + b}\n"
+    )
+    events = []
+    value = run_job(
+        "add", {"a": 1, "b": 2}, log=tmp_path / "x.log", on_event=events.append, environment=environment
+    )
+    assert value == {"sum": 3}
+    assert events == [{"event": "stage", "name": "adding"}]
+    assert "chatter on standard output" in (tmp_path / "x.log").read_text()
+
+
+def failure(verbs, tmp_path, body: str, **options) -> StageError:
+    environment = verbs(f"import os, signal, time\n@verb\ndef job(report):\n    report('stage', name='tune')\n    {body}\n")
+    with pytest.raises(StageError) as caught:
+        run_job("job", {}, log=tmp_path / "x.log", environment=environment, **options)
+    assert caught.value.stage == "tune"
+    assert caught.value.log == str(tmp_path / "x.log")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("body", "cause"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "the process was killed by SIGSEGV"),
+        ("os.abort()", "the process was killed by SIGABRT"),
+        ("os._exit(3)", "the process ended with code 3 and no result"),
+        ("raise SystemExit(0)", "the process ended with code 0 and no result"),
+        ("raise ValueError('first line\\nlast line')", "ValueError: last line"),
+        ("raise KeyError", "KeyError: "),
+    ],
+)
+def test_a_worker_that_dies_is_a_failed_stage_with_its_cause(verbs, tmp_path, body, cause):
+    assert failure(verbs, tmp_path, body).cause == cause
+
+
+def test_the_traceback_is_in_the_log(verbs, tmp_path):
+    failure(verbs, tmp_path, "raise ValueError('told in full')")
+    assert "Traceback" in (tmp_path / "x.log").read_text()
+
+
+def test_silence_is_ended(verbs, tmp_path):
+    started = time.monotonic()
+    error = failure(verbs, tmp_path, "time.sleep(60)", timeout_s=2)
+    assert error.cause == "no sign of life for 2 s; the process was ended"
+    assert time.monotonic() - started < 20
+
+
+def test_an_error_of_ours_arrives_as_what_it_was(verbs, tmp_path):
+    environment = verbs(
+        "from layoutlab.errors import ModelError, WrongOutputs\n"
+        "@verb\ndef model(report):\n    raise ModelError('no such model')\n"
+        "@verb\ndef wrong(report):\n    raise WrongOutputs('check', 'all zeros')\n"
+    )
+    with pytest.raises(ModelError, match="^no such model$"):
+        run_job("model", {}, log=tmp_path / "x.log", environment=environment)
+    with pytest.raises(errors.WrongOutputs) as caught:
+        run_job("wrong", {}, log=tmp_path / "x.log", environment=environment)
+    assert (caught.value.stage, caught.value.cause, caught.value.exit_code) == ("check", "all zeros", 4)
+
+
+def test_the_processes_a_worker_started_end_with_it(verbs, tmp_path):
+    environment = verbs(
+        "import subprocess, sys\n@verb\ndef job(report):\n"
+        "    return subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(300)']).pid\n"
+    )
+    child = run_job("job", {}, log=tmp_path / "x.log", environment=environment)
+    assert gone(child)
+
+
+def test_a_worker_ends_when_its_parent_is_killed(verbs, tmp_path):
+    environment = verbs(
+        "import os, time\n@verb\ndef job(report):\n    report('stage', name=str(os.getpid()))\n    time.sleep(300)\n"
+    )
+    code = (
+        "from pathlib import Path\nfrom layoutlab.process import run_job\n"
+        f"run_job('job', {{}}, log=Path({str(tmp_path / 'x.log')!r}), "
+        "on_event=lambda event: print(event['name'], flush=True))"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    assert gone(worker)
+
+
+def gone(pid: int) -> bool:
+    """Whether the process ends within ten seconds."""
+    for _ in range(100):
+        status = Path(f"/proc/{pid}/status")
+        if not status.exists() or "State:\tZ" in status.read_text():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_every_verb_says_what_it_does():
+    assert all(function.__doc__ for function in jobs.VERBS.values())
