@@ -50,7 +50,9 @@ def test_validate(folder):
 def test_plan_says_what_a_run_would_do(folder):
     done = layoutlab("plan", "x.yaml", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == f"""\
+    assert (
+        done.stdout
+        == f"""\
 x: {folder / "model.tflite"}
 target host, device host, 1 thread
 
@@ -64,6 +66,7 @@ outputs checked on 5 inputs
 2 rounds of 3 variants and TFLite: at least 0 s
 writes results/x/table.md, table.csv, table.json; keeps records in results/runs/x/
 """
+    )
 
 
 def test_a_mistake_in_the_spec_is_shown_where_it_is(folder):
@@ -71,7 +74,9 @@ def test_a_mistake_in_the_spec_is_shown_where_it_is(folder):
     for command in ("validate", "plan", "run"):
         done = layoutlab(command, "x.yaml", cwd=folder)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == """\
+        assert (
+            done.stderr
+            == """\
 x.yaml:4:1: unknown key "varients": did you mean "variants"?
   4 | varients:
     | ^
@@ -79,6 +84,7 @@ x.yaml:8:18: tuning.trials: expected a whole number from 1 to 1000000, found "ma
   8 | tuning: {trials: many}
     |                  ^
 """
+        )
     assert not (folder / "results").exists()
 
 

@@ -83,7 +83,10 @@ def test_a_layout_is_named_by_its_data_and_by_both_where_they_differ():
             "nchv",
             'unknown hook "nchv": expected one of keep, nhwc, nchw, nchwc, or package.module:function',
         ),
-        ("no_such_module:f", "hook \"no_such_module:f\": cannot import no_such_module: No module named 'no_such_module'"),
+        (
+            "no_such_module:f",
+            "hook \"no_such_module:f\": cannot import no_such_module: No module named 'no_such_module'",
+        ),
         ("json:f", 'hook "json:f": module json has no function f'),
         ("layoutlab.hooks:BUILT_IN", 'hook "layoutlab.hooks:BUILT_IN": BUILT_IN is not a function'),
     ],

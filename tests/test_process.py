@@ -22,9 +22,7 @@ def verbs(tmp_path, monkeypatch):
 
     def make(source: str) -> dict[str, str]:
         (tmp_path / "sitecustomize.py").write_text(
-            "from layoutlab import jobs\n"
-            "def verb(function):\n    jobs.VERBS[function.__name__] = function\n"
-            + source
+            "from layoutlab import jobs\ndef verb(function):\n    jobs.VERBS[function.__name__] = function\n" + source
         )
         return {"PYTHONPATH": str(tmp_path)}
 
@@ -39,16 +37,16 @@ def test_a_result_comes_back_and_events_before_it(verbs, tmp_path):
         "    return {'sum': a + b}\n"
     )
     events = []
-    value = run_job(
-        "add", {"a": 1, "b": 2}, log=tmp_path / "x.log", on_event=events.append, environment=environment
-    )
+    value = run_job("add", {"a": 1, "b": 2}, log=tmp_path / "x.log", on_event=events.append, environment=environment)
     assert value == {"sum": 3}
     assert events == [{"event": "stage", "name": "adding"}]
     assert "chatter on standard output" in (tmp_path / "x.log").read_text()
 
 
 def failure(verbs, tmp_path, body: str, **options) -> StageError:
-    environment = verbs(f"import os, signal, time\n@verb\ndef job(report):\n    report('stage', name='tune')\n    {body}\n")
+    environment = verbs(
+        f"import os, signal, time\n@verb\ndef job(report):\n    report('stage', name='tune')\n    {body}\n"
+    )
     with pytest.raises(StageError) as caught:
         run_job("job", {}, log=tmp_path / "x.log", environment=environment, **options)
     assert caught.value.stage == "tune"
@@ -89,7 +87,7 @@ def test_an_error_of_ours_arrives_as_what_it_was(verbs, tmp_path):
         "@verb\ndef model(report):\n    raise ModelError('no such model')\n"
         "@verb\ndef wrong(report):\n    raise WrongOutputs('check', 'all zeros')\n"
     )
-    with pytest.raises(ModelError, match="^no such model$"):
+    with pytest.raises(ModelError, match=r"^no such model$"):
         run_job("model", {}, log=tmp_path / "x.log", environment=environment)
     with pytest.raises(errors.WrongOutputs) as caught:
         run_job("wrong", {}, log=tmp_path / "x.log", environment=environment)

@@ -72,7 +72,9 @@ def test_a_newer_format_is_refused(tmp_path):
 
 def test_two_runs_at_once_are_refused_with_the_owner(tmp_path):
     with Store(tmp_path):
-        code = f"from pathlib import Path\nfrom layoutlab.store import Store\nStore(Path({str(tmp_path)!r})).__enter__()"
+        code = (
+            f"from pathlib import Path\nfrom layoutlab.store import Store\nStore(Path({str(tmp_path)!r})).__enter__()"
+        )
         other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert "another run is using" in other.stderr
         assert "wait for it to end, or end it" in other.stderr
@@ -81,5 +83,5 @@ def test_two_runs_at_once_are_refused_with_the_owner(tmp_path):
 
 def test_a_file_where_the_folder_should_be(tmp_path):
     (tmp_path / "runs").write_text("")
-    with pytest.raises(StoreError, match="cannot write to .*: Not a directory"):
+    with pytest.raises(StoreError, match=r"cannot write to .*: Not a directory"):
         fill(tmp_path / "runs" / "x", "one")

@@ -67,10 +67,10 @@ def _cells(row: Row, untuned: bool) -> dict[str, str]:
         "verdict": _verdict(row),
     }
     if untuned:
-        cells["x faster than untuned"] = f"{row.speedup:.1f}" if row.speedup else _NONE
+        cells["vs untuned"] = f"{row.speedup:.1f}x" if row.speedup else _NONE
     return cells | {
         "transforms": _NONE if row.transforms is None else str(row.transforms),
-        "tuned ops": _NONE if row.ops is None else f"{row.ops_tuned}/{row.ops}",
+        "tuned": _NONE if row.ops is None else f"{row.ops_tuned}/{row.ops}",
         "trials": _trials(row),
         "outputs": _outputs(row),
         "flags": ", ".join(row.flags) or _NONE,
@@ -114,7 +114,7 @@ def _outputs(row: Row) -> str:
         return _NONE
     if not row.check.ok:
         return "WRONG"
-    return f"ok, max diff {row.check.max_abs:.1e}"
+    return f"ok ({row.check.max_abs:.0e})"
 
 
 def _model(comparison: Comparison) -> str:

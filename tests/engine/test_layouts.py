@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("tvm")
-
 from layoutlab import hooks
 from layoutlab.engine.relax.build import apply_records, build_library
 from layoutlab.engine.relax.importer import import_model
@@ -197,7 +195,9 @@ def test_a_conversion_that_changes_nothing_is_a_failure():
         "nchwc was asked for, but it changed nothing: all 4 convolutions stay NHWC. Leave it out to compare the model "
         "as it is, or ask for a layout their channels allow"
     )
-    assert failure(lambda: changed("tiny_conv", "NHWC", "keep")).startswith("NHWC was asked for, but it changed nothing")
+    assert failure(lambda: changed("tiny_conv", "NHWC", "keep")).startswith(
+        "NHWC was asked for, but it changed nothing"
+    )
     assert failure(lambda: changed("tiny_dense", "NCHW", None)) == (
         "NCHW was asked for, but the model has no conv2d to convert"
     )

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
+import tvm
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-tvm = pytest.importorskip("tvm")
 from tvm import te
 
 from layoutlab.engine.relax.layout.packed import conv2d_nchwc, depthwise_conv2d_nchwc

@@ -9,8 +9,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("tvm")
-
 from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
@@ -77,7 +75,9 @@ def test_the_budget_is_kept_and_continued_and_every_task_is_reached(tasks, tmp_p
 def test_every_batch_is_on_disk_before_the_next(tasks, tmp_path):
     seen = []
     database = open_database(tmp_path)
-    tune(tasks, TARGET, options(8), database, lambda event, **fields: seen.append((fields["done"], lines_or_0(tmp_path))))
+    tune(
+        tasks, TARGET, options(8), database, lambda event, **fields: seen.append((fields["done"], lines_or_0(tmp_path)))
+    )
     assert all(done == stored for done, stored in seen)
 
 
@@ -134,7 +134,7 @@ def test_candidates_that_crash_hang_or_fail_cost_themselves_only(tmp_path, monke
 @pytest.mark.parametrize("torn", [b'{"half', b"\n", b'[1, 2]\n{"half"', b"garbage\n"])
 def test_a_torn_end_is_cut_and_the_database_opens(tasks, tmp_path, torn):
     path = tmp_path / "records.jsonl"
-    whole = b'[1, 2]\n[3, 4]\n'
+    whole = b"[1, 2]\n[3, 4]\n"
     path.write_bytes(whole + torn)
     kept = whole + b"[1, 2]\n" if torn.startswith(b"[1, 2]") else whole
     assert cut_torn_end(path) == len(whole + torn) - len(kept)

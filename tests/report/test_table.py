@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables are shown as they are
 """The table in all its forms, from a store's events to whole texts."""
 
 from __future__ import annotations
@@ -107,9 +108,7 @@ def record(store: Store, spec: Spec = SPEC) -> None:
         wobble = 1 + number / 1000
         for row, ms in (("tflite", 4.0), ("nhwc", 6.0), ("nchw8c", 3.0), ("untuned", 60.0)):
             samples = [ms * wobble, ms * wobble + 0.001]
-            store.append(
-                "samples", protocol="p", round=number, row=row, samples_ms=samples, conditions=[STATE, STATE]
-            )
+            store.append("samples", protocol="p", round=number, row=row, samples_ms=samples, conditions=[STATE, STATE])
     store.append("finished", protocol="p")
 
 
@@ -140,14 +139,14 @@ def test_a_wrong_or_broken_variant_has_no_latency_and_sets_the_exit_code(compari
 TERMINAL = """\
 two_layouts: x.tflite, 15.7 MB
 
-variant    conv layouts                      ms (MAD)     x TFLite [95 %]         verdict    x faster than untuned    transforms    tuned ops           trials               outputs  flags
----------  --------------------------  --------------  ------------------  --------------  -----------------------  ------------  -----------  ---------------  --------------------  -------------
-nhwc       3 NHWC                       6.016 (0.009)   1.50 [1.50, 1.50]          slower                     10.0             0          2/3  100 (14 failed)  ok, max diff 1.0e-06  1 ops untuned
-nchw8c     1 NCHW3c->NCHW8c, 2 NCHW8c   3.008 (0.005)   0.75 [0.75, 0.75]          faster                     20.0             2          2/3  100 (14 failed)  ok, max diff 1.0e-06  1 ops untuned
-wrong      3 NCHW                                   -                   -   wrong outputs                        -             2          2/3  100 (14 failed)                 WRONG  -
-broken     -                                        -                   -  failed: layout                        -             -            -                -                     -  -
-untuned    3 NHWC                      60.150 (0.090)  15.00 [15.00, 15.00]        slower                      1.0             0          0/3                -  ok, max diff 1.0e-06  untuned
-tflite     -                            4.011 (0.006)                   -        baseline                        -             -            -                -                     -  -
+variant    conv layouts                      ms (MAD)       x TFLite [95 %]         verdict    vs untuned    transforms    tuned           trials     outputs  flags
+---------
+nhwc       3 NHWC                       6.016 (0.009)     1.50 [1.50, 1.50]          slower         10.0x             0      2/3  100 (14 failed)  ok (1e-06)  1 ops untuned
+nchw8c     1 NCHW3c->NCHW8c, 2 NCHW8c   3.008 (0.005)     0.75 [0.75, 0.75]          faster         20.0x             2      2/3  100 (14 failed)  ok (1e-06)  1 ops untuned
+wrong      3 NCHW                                   -                     -   wrong outputs             -             2      2/3  100 (14 failed)       WRONG  -
+broken     -                                        -                     -  failed: layout             -             -        -                -           -  -
+untuned    3 NHWC                      60.150 (0.090)  15.00 [15.00, 15.00]          slower          1.0x             0      0/3                -  ok (1e-06)  untuned
+tflite     -                            4.010 (0.006)                     -        baseline             -             -        -                -           -  -
 
 wrong: check failed: outputs differ from TFLite's: 3 values differ (log: w.log)
 broken: layout failed: the hook raised KeyError at conv 0: 'x' (log: b.log)
@@ -168,7 +167,9 @@ def test_the_terminal_shows_all_of_it(comparison):
 
 def test_markdown_is_a_page_with_how_to_repeat_it(comparison):
     text = markdown_table(comparison)
-    assert text.startswith("# two_layouts\n\nA made-up comparison \\| with a \\*bar\\* and &lt;tags>.\n\nModel: x.tflite")
+    assert text.startswith(
+        "# two_layouts\n\nA made-up comparison \\| with a \\*bar\\* and &lt;tags>.\n\nModel: x.tflite"
+    )
     table = [line for line in text.splitlines() if line.startswith("|")]
     assert len(table) == 2 + 6
     assert len({line.count("|") for line in table}) == 1

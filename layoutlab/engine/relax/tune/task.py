@@ -60,7 +60,7 @@ class TaskSearch:
         """Random candidates: the cost model knows nothing yet, so an evolutionary search would be wasted time."""
         context = self._context(meta_schedule.search_strategy.ReplayTrace())
         spaces = context.generate_design_space()
-        if not any(_has_choices(space) for space in spaces):
+        if not _have_choices(spaces):
             # Each design space is one point: trying it twice cannot find anything.
             count, self.exhausted = min(count, len(spaces)), True
         self._start(context, spaces, count)
@@ -70,8 +70,11 @@ class TaskSearch:
         """Candidates from the spec's search strategy; none when the space is used up."""
         if self._active is None:
             context = self._context(_strategy(self._options))
-            self._start(context, context.generate_design_space(), self._options.batch)
-            self._active = context
+            spaces = context.generate_design_space()
+            if not _have_choices(spaces):  # its points were all tried before the run was resumed
+                self.exhausted = True
+                return []
+            self._start(context, spaces, self._options.batch)
         return self._next(count)
 
     def _context(self, strategy: meta_schedule.SearchStrategy) -> meta_schedule.TuneContext:
@@ -119,16 +122,18 @@ class TaskSearch:
                     candidate.sch.trace, workload, [seconds], self._target, candidate.args_info
                 )
             )
-        self.count([FAILED_S if o.seconds is None else o.seconds for o in outcomes])
+        self._count([FAILED_S if o.seconds is None else o.seconds for o in outcomes])
         for outcome in outcomes:
             if outcome.error is not None:
                 _LOGGER.warning("task %s: %s", self.name, outcome.error)
                 self.first_error = self.first_error or outcome.error
 
-    def count(self, seconds: Sequence[float]) -> None:
-        """Account for one batch of results, new or from an earlier run."""
-        if not seconds:
-            return
+    def resume(self, seconds: Sequence[float]) -> None:
+        """Account for the trials of an earlier run, as the batches they were measured in."""
+        for start in range(0, len(seconds), self._options.batch):
+            self._count(seconds[start : start + self._options.batch])
+
+    def _count(self, seconds: Sequence[float]) -> None:
         valid = [time for time in seconds if time < FAILED_S]
         self.trials += len(seconds)
         self.failed += len(seconds) - len(valid)
@@ -139,9 +144,9 @@ class TaskSearch:
             self.exhausted = True
 
 
-def _has_choices(space: Any) -> bool:
-    """Whether a design space (a schedule) samples anything at all."""
-    return any(str(instruction.kind.name).startswith("Sample") for instruction in space.trace.insts)
+def _have_choices(spaces: Sequence[Any]) -> bool:
+    """Whether any of the design spaces (schedules) samples anything at all."""
+    return any(str(instruction.kind.name).startswith("Sample") for space in spaces for instruction in space.trace.insts)
 
 
 def _strategy(options: TuningOptions) -> meta_schedule.SearchStrategy:

@@ -43,7 +43,7 @@ def tune(
         TaskSearch(task, target, options, database, cost_model, seed) for task, seed in zip(tasks, seeds, strict=True)
     ]
     for search, times in zip(searches, trial_times(database, tasks), strict=True):
-        search.count(times)
+        search.resume(times)
     _show(searches, options, report)
     if _left(searches, options) <= 0 or not searches:
         return
