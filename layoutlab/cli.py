@@ -13,7 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from layoutlab.errors import EXIT_INTERRUPTED, EXIT_OK, LayoutlabError, SpecError
+from layoutlab.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    EXIT_VARIANT_FAILED,
+    LayoutlabError,
+    SpecError,
+    UsageError,
+)
 
 _RESULTS = Path("results")
 
@@ -69,6 +77,16 @@ def _parser() -> argparse.ArgumentParser:
     _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
     report = _with_spec(commands.add_parser("report", help="rebuild the table of a finished run"), _report)
     report.add_argument("--json", action="store_true", help="print the table as JSON")
+    layouts = _with_spec(
+        commands.add_parser("layouts", help="show what each variant does to the layouts, without tuning"), _layouts
+    )
+    layouts.add_argument("--variant", metavar="NAME", help="only this variant")
+    layouts.add_argument("--ir", action="store_true", help="show the Relax text before and after as well")
+    layouts.add_argument("--json", action="store_true", help="print it as JSON")
+    importing = commands.add_parser("import", help="say everything in a model that TVM cannot import")
+    importing.add_argument("model", metavar="MODEL", type=Path, help="a .tflite file")
+    importing.add_argument("--json", action="store_true", help="print it as JSON")
+    importing.set_defaults(command=_import)
     schema = commands.add_parser("schema", help="print the JSON schema of specs, for editors")
     schema.set_defaults(command=_schema)
     return parser
@@ -135,6 +153,49 @@ def _plan(options: argparse.Namespace) -> int:
 
     print(plan_text(_load(options), options.results), end="")
     return EXIT_OK
+
+
+def _layouts(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    from layoutlab.engine.base import to_json
+    from layoutlab.progress import Progress
+    from layoutlab.report.layouts import find_layouts, layouts_text
+
+    if options.variant is not None:
+        loaded = _only(loaded, options.variant)
+    failed, data = False, {}
+    with Progress() as progress:
+        for name, found in find_layouts(loaded, progress):
+            failed = failed or isinstance(found, Exception)
+            if options.json:
+                data[name] = {"error": str(found)} if isinstance(found, Exception) else to_json(found)
+            else:
+                print(layouts_text(name, found, options.ir))
+    if options.json:
+        print(json.dumps(data, indent=1))
+    return EXIT_VARIANT_FAILED if failed else EXIT_OK
+
+
+def _only(loaded: Any, name: str) -> Any:
+    """The spec with one of its variants. Raises UsageError when it has no such variant."""
+    from dataclasses import replace
+
+    from layoutlab.spec.words import did_you_mean
+
+    known = [variant.name for variant in loaded.spec.variants]
+    if name not in known:
+        hint = did_you_mean(name, known) or f": it has {', '.join(known)}"
+        raise UsageError(f'{loaded.path} has no variant "{name}"{hint}')
+    chosen = tuple(variant for variant in loaded.spec.variants if variant.name == name)
+    return replace(loaded, spec=loaded.spec.model_copy(update={"variants": chosen}))
+
+
+def _import(options: argparse.Namespace) -> int:
+    from layoutlab.report.preflight import check_import, preflight_json, preflight_text
+
+    found = check_import(options.model)
+    print(preflight_json(options.model, found) if options.json else preflight_text(options.model, found))
+    return EXIT_OK if found.is_importable else EXIT_USAGE
 
 
 def _schema(options: argparse.Namespace) -> int:

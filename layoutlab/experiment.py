@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE, versions
 from layoutlab.device.choose import Choice, choose
-from layoutlab.engine.base import Artifact, CompileJob, TuningOptions, from_json, to_json
+from layoutlab.engine.base import Artifact, from_json, to_json
 from layoutlab.errors import (
     EXIT_VARIANT_FAILED,
     EXIT_WRONG_OUTPUTS,
@@ -36,6 +35,7 @@ from layoutlab.report.files import write_results
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
+from layoutlab.variants import compile_job, users_hook, worker_environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,15 +58,6 @@ class Run:
     def inputs(self) -> Path:
         """The seeded inputs, as a file that worker processes read."""
         return self.store.folder / "inputs.npz"
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What workers see: threads, and the spec's folder for hooks that live beside it."""
-        paths = [str(self.loaded.path.parent.resolve()), os.environ.get("PYTHONPATH", "")]
-        return {
-            "TVM_NUM_THREADS": str(self.spec.threads),
-            "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-        }
 
     def log(self, name: str) -> Path:
         """Where a job's output goes."""
@@ -187,7 +178,7 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
             return artifact
     folder = run.store.folder / f"{variant.name}-{key}"
     folder.mkdir(exist_ok=True)
-    job = _compile_job(run, variant, folder)
+    job = compile_job(run.loaded, variant, run.model, run.choice.target, folder)
     line = TuningLine(heading)
 
     def on_event(event: dict[str, Any]) -> None:
@@ -201,7 +192,7 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
         {"job": to_json(job)},
         log=run.log(variant.name),
         on_event=on_event,
-        environment=run.environment,
+        environment=worker_environment(run.loaded),
     )
     artifact = from_json(Artifact, value)
     run.store.append("built", variant=variant.name, key=key, trials=trials, artifact=to_json(artifact))
@@ -210,30 +201,16 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
     return artifact
 
 
-def _compile_job(run: Run, variant: VariantSpec, folder: Path) -> CompileJob:
-    hook = variant.alter_op_layout
-    return CompileJob(
-        model_path=str(run.model),
-        target=run.choice.target,
-        folder=str(folder.resolve()),
-        convert_layout=variant.convert_layout,
-        hook=hook.hook if hook else None,
-        block=hook.block if hook else None,
-        tune=variant.tune,
-        tuning=TuningOptions(**run.spec.tuning.model_dump()),
-    )
-
-
 def _variant_key(run: Run, variant: VariantSpec) -> str:
     """What a variant's records and library depend on; the number of trials is left out, so that it can grow."""
     hook = variant.alter_op_layout
-    source = None
-    if hook and ":" in hook.hook:
+    source, users = None, users_hook(variant)
+    if users is not None:
         source = run_job(
             "hash_hook",
-            {"name": hook.hook},
+            {"name": users},
             log=run.log(variant.name),
-            environment=run.environment,
+            environment=worker_environment(run.loaded),
             timeout_s=60,
         )
     tuning = run.spec.tuning.model_dump(exclude={"trials"}) if variant.tune else None
@@ -244,7 +221,7 @@ def _variant_key(run: Run, variant: VariantSpec) -> str:
             "device": run.choice.device.name,
             "versions": versions(),
             "convert_layout": variant.convert_layout,
-            "hook": hook.label() if hook else None,
+            "hook": hook.model_dump(exclude_none=True) if hook else None,
             "hook_source": source,
             "tuning": tuning,
             "pack_weights": run.spec.tuning.pack_weights,

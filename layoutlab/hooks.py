@@ -39,6 +39,7 @@ class Conv:
     dilation: tuple[int, int]
     groups: int
     dtype: str
+    constant_kernel: bool = True
 
     @property
     def in_channels(self) -> int:
@@ -68,11 +69,15 @@ class Conv:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvLayout:
-    """Layouts of a convolution's input, kernel and output, for example `NCHW8c`, `OIHW8o`, `NCHW8c`."""
+    """Layouts of a convolution's input, kernel and output, for example `NCHW8c`, `OIHW8o`, `NCHW8c`.
+
+    With `pad`, channels that do not fill their last block are filled up with zeros.
+    """
 
     data: str
     kernel: str
     out: str
+    pad: bool = False
 
     def __str__(self) -> str:
         return self.data if self.data == self.out else f"{self.data}->{self.out}"
@@ -96,43 +101,124 @@ def nchw(conv: Conv) -> ConvLayout | None:
     return ConvLayout(data="NCHW", kernel="OIHW", out="NCHW")
 
 
-def nchwc(block: int) -> Hook:
-    """Channels in blocks of `block`, the block innermost.
+@dataclass(frozen=True)
+class Nchwc:
+    """The hook for channels in blocks of `block`, the block innermost.
 
-    An input with fewer channels than a block (an image) becomes one block of its own size, so that the first
-    convolution already writes packed output. A convolution whose channels do not divide is kept as it is, and so
-    is a grouped one that is not depthwise with multiplier 1: there is no packed kernel for it.
+    An input with fewer channels than a block becomes one block of its own size, so that a first convolution on an
+    image already writes packed output. Channels that do not divide keep their convolution as it is or, with `pad`,
+    are filled up with zeros. `why_kept` says why a convolution was not packed.
     """
 
-    def hook(conv: Conv) -> ConvLayout | None:
-        if conv.out_channels % block:
-            return None
-        if conv.groups > 1:
-            if not conv.is_depthwise or conv.out_channels != conv.in_channels:
-                return None
-            in_block = block
-        elif conv.in_channels < block:
-            in_block = conv.in_channels
-        elif conv.in_channels % block:
-            return None
-        else:
-            in_block = block
-        return ConvLayout(data=f"NCHW{in_block}c", kernel=f"OIHW{block}o", out=f"NCHW{block}c")
+    block: int
+    pad: bool = False
 
-    return hook
+    def __call__(self, conv: Conv) -> ConvLayout | None:
+        """The packed layout, or None."""
+        if self.why_kept(conv):
+            return None
+        in_block = self.block if conv.groups > 1 else min(self.block, conv.in_channels)
+        if conv.groups == 1 and self.pad and conv.in_channels > _IMAGE_CHANNELS:
+            in_block = self.block
+        return ConvLayout(
+            data=f"NCHW{in_block}c",
+            kernel=f"OIHW{self.block}o",
+            out=f"NCHW{self.block}c",
+            pad=bool(conv.in_channels % in_block or conv.out_channels % self.block),
+        )
+
+    def why_kept(self, conv: Conv) -> str:
+        """The reason for keeping this convolution as it is; empty when it is packed."""
+        if not conv.constant_kernel:
+            return "its weights are not constant"
+        if conv.out_channels == 1:
+            return "it has one output channel"
+        few = conv.groups == 1 and conv.in_channels < self.block
+        divides = conv.out_channels % self.block == 0 and (few or conv.in_channels % self.block == 0)
+        if divides:
+            return ""
+        if not self.pad:
+            return f"{conv.in_channels} input and {conv.out_channels} output channels do not divide by {self.block}"
+        if conv.groups > 1 and not (conv.is_depthwise and conv.out_channels == conv.in_channels):
+            return "channels of a grouped convolution are not padded"
+        return ""
+
+
+# Inputs of so few channels are images: padding them to a block would only make the first convolution slower.
+_IMAGE_CHANNELS = 4
+
+
+def nchwc(block: int, pad: bool = False) -> Hook:
+    """Channels in blocks of `block`; see `Nchwc`."""
+    return Nchwc(block, pad)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One row of a table of layouts: the conditions a convolution has to meet, and the layout it then gets.
+
+    What is None matches everything. `kernel` is (height, width), `indices` are numbers of convolutions.
+    """
+
+    layout: str
+    kernel: tuple[int, int] | None = None
+    depthwise: bool | None = None
+    stride: int | None = None
+    indices: tuple[int, ...] | None = None
+    min_in_channels: int = 0
+    min_out_channels: int = 0
+
+    def matches(self, conv: Conv) -> bool:
+        """Whether the convolution meets every condition."""
+        return (
+            self.kernel in (None, conv.kernel_size)
+            and self.depthwise in (None, conv.is_depthwise)
+            and (self.stride is None or conv.strides == (self.stride, self.stride))
+            and (self.indices is None or conv.index in self.indices)
+            and conv.in_channels >= self.min_in_channels
+            and conv.out_channels >= self.min_out_channels
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """The hook for a table of rules: the first that matches decides; where none does, the convolution is kept."""
+
+    rules: tuple[Rule, ...]
+
+    def __call__(self, conv: Conv) -> ConvLayout | None:
+        """The layout of the first rule that matches."""
+        rule = self._first(conv)
+        return for_layout(rule.layout)(conv) if rule else None
+
+    def why_kept(self, conv: Conv) -> str:
+        """Which rule kept the convolution, or that none matched."""
+        rule = self._first(conv)
+        if rule is None:
+            return "no rule matches it"
+        hook = for_layout(rule.layout)
+        return hook.why_kept(conv) if isinstance(hook, Nchwc) else f"rule {self.rules.index(rule) + 1} keeps it"
+
+    def _first(self, conv: Conv) -> Rule | None:
+        return next((rule for rule in self.rules if rule.matches(conv)), None)
+
+
+def for_layout(layout: str) -> Hook:
+    """The built-in hook for a layout's name: `keep`, `NHWC`, `NCHW`, or `NCHW<block>c`."""
+    if layout.startswith("NCHW") and layout.endswith("c"):
+        return Nchwc(int(layout[len("NCHW") : -1]))
+    return BUILT_IN[layout.lower()]
 
 
 BUILT_IN: dict[str, Hook] = {"keep": keep, "nhwc": nhwc, "nchw": nchw}
 
 
-def resolve(name: str, block: int | None = None) -> Hook:
-    """The hook a spec names: a built-in, or `package.module:function` imported from the user's code.
+def resolve(name: str) -> Hook:
+    """The hook a name stands for: a built-in without options, or `package.module:function` of the user's code.
 
     Raises UsageError when there is no such hook. Importing a user's hook runs the user's code: only worker
     processes call this.
     """
-    if name == "nchwc":
-        return nchwc(block or 8)
     if name in BUILT_IN:
         return BUILT_IN[name]
     module_name, _, function_name = name.partition(":")
@@ -147,7 +233,8 @@ def resolve(name: str, block: int | None = None) -> Hook:
         raise UsageError(f'hook "{name}": module {module_name} has no function {function_name}') from error
     if not callable(hook):
         raise UsageError(f'hook "{name}": {function_name} is not a function')
-    return hook
+    found: Hook = hook
+    return found
 
 
 def source_sha256(hook: Hook) -> str:

@@ -26,6 +26,14 @@ def describe_model(report: Any, path: str) -> dict[str, Any]:
     return {**asdict(description), "op_counts": description.op_counts()}
 
 
+def preflight(report: Any, path: str) -> dict[str, Any]:
+    """Everything in a .tflite file that TVM's importer would refuse."""
+    from layoutlab.engine.relax.preflight import preflight as check
+
+    report("stage", name="import")
+    return to_json(check(Path(path).read_bytes()))
+
+
 def hash_hook(report: Any, name: str) -> str:
     """Hash of the source of a user's hook, which is imported for it."""
     from layoutlab import hooks
@@ -39,6 +47,13 @@ def compile_variant(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     from layoutlab.engine.relax import compile as relax_compile
 
     return to_json(relax_compile.compile_variant(from_json(CompileJob, job), report))
+
+
+def lay_out(report: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """What a variant does to the layouts, without tuning or building it."""
+    from layoutlab.engine.relax import compile as relax_compile
+
+    return to_json(relax_compile.lay_out(from_json(CompileJob, job), report)[1])
 
 
 def compute_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
@@ -72,8 +87,10 @@ def take_samples(
 VERBS: dict[str, Callable[..., Any]] = {
     "describe_host": describe_host,
     "describe_model": describe_model,
+    "preflight": preflight,
     "hash_hook": hash_hook,
     "compile_variant": compile_variant,
+    "lay_out": lay_out,
     "compute_outputs": compute_outputs,
     "take_samples": take_samples,
 }

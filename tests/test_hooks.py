@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -9,7 +10,7 @@ import pytest
 
 from layoutlab import hooks
 from layoutlab.errors import UsageError
-from layoutlab.hooks import Conv, ConvLayout
+from layoutlab.hooks import Conv, ConvLayout, Rule
 
 
 def conv(in_channels=16, out_channels=32, groups=1, kernel=(3, 3), layout="NCHW") -> Conv:
@@ -61,14 +62,71 @@ def test_nchw_and_nhwc_answer_always():
         (conv(16, 12), None),
         (conv(12, 16), None),
         (conv(12, 12, groups=12), None),
-        (conv(16, 32, groups=16), None),
-        (conv(16, 32, groups=2), None),
+        (conv(16, 32, groups=16), "NCHW8c/OIHW8o/NCHW8c"),
+        (conv(16, 32, groups=2), "NCHW8c/OIHW8o/NCHW8c"),
+        (conv(12, 24, groups=2), None),
+        (conv(8, 1), None),
+        (dataclasses.replace(conv(16, 32), constant_kernel=False), None),
     ],
     ids=lambda value: value and str(value)[:20],
 )
 def test_nchwc_packs_what_divides_and_keeps_the_rest(asked, expected):
     answer = hooks.nchwc(8)(asked)
     assert (answer and f"{answer.data}/{answer.kernel}/{answer.out}") == expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        (conv(16, 32), "NCHW8c/OIHW8o/NCHW8c"),
+        (conv(16, 12), "NCHW8c/OIHW8o/NCHW8c padded"),
+        (conv(12, 16), "NCHW8c/OIHW8o/NCHW8c padded"),
+        (conv(6, 16), "NCHW8c/OIHW8o/NCHW8c padded"),
+        (conv(3, 10), "NCHW3c/OIHW8o/NCHW8c padded"),
+        (conv(12, 12, groups=12), "NCHW8c/OIHW8o/NCHW8c padded"),
+        (conv(12, 24, groups=2), None),
+        (conv(8, 1), None),
+    ],
+    ids=lambda value: value and str(value)[:20],
+)
+def test_nchwc_with_padding_packs_all_but_groups_and_single_outputs(asked, expected):
+    answer = hooks.nchwc(8, pad=True)(asked)
+    shown = answer and f"{answer.data}/{answer.kernel}/{answer.out}{' padded' if answer.pad else ''}"
+    assert shown == expected
+
+
+def test_nchwc_says_why_it_keeps_a_convolution():
+    hook = hooks.Nchwc(8)
+    assert hook.why_kept(conv(16, 32)) == ""
+    assert hook.why_kept(conv(16, 12)) == "16 input and 12 output channels do not divide by 8"
+    assert hook.why_kept(conv(8, 1)) == "it has one output channel"
+    assert hook.why_kept(dataclasses.replace(conv(16, 32), constant_kernel=False)) == "its weights are not constant"
+    assert (
+        hooks.Nchwc(8, pad=True).why_kept(conv(12, 24, groups=2)) == "channels of a grouped convolution are not padded"
+    )
+
+
+def test_in_a_table_the_first_rule_that_matches_decides():
+    table = hooks.Table(
+        (
+            Rule(layout="NHWC", kernel=(1, 1)),
+            Rule(layout="keep", depthwise=True),
+            Rule(layout="NCHW8c", min_in_channels=16, min_out_channels=16),
+            Rule(layout="NCHW", indices=(0, 5)),
+        )
+    )
+    assert str(table(conv(16, 32, kernel=(1, 1)))) == "NHWC"
+    assert table(conv(16, 16, groups=16)) is None
+    assert table.why_kept(conv(16, 16, groups=16)) == "rule 2 keeps it"
+    assert str(table(conv(16, 32))) == "NCHW8c"
+    assert table(conv(16, 20)) is None
+    assert table.why_kept(conv(16, 20)) == "16 input and 20 output channels do not divide by 8"
+    assert str(table(conv(4, 32))) == "NCHW"
+    assert table(dataclasses.replace(conv(4, 32), index=1)) is None
+    assert table.why_kept(dataclasses.replace(conv(4, 32), index=1)) == "no rule matches it"
+    strided = dataclasses.replace(conv(4, 32), strides=(2, 2))
+    assert Rule(layout="NCHW", stride=2).matches(strided)
+    assert not Rule(layout="NCHW", stride=2).matches(conv(4, 32))
 
 
 def test_a_layout_is_named_by_its_data_and_by_both_where_they_differ():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
+
+from layoutlab.hooks import Conv, Rule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,28 @@ class Census:
 
     conv_layouts: dict[str, int]
     transforms: tuple[LayoutTransform, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvReport:
+    """What became of one convolution: its layout before, the hook's answer (None: keep), its layout after, and why."""
+
+    conv: Conv
+    before: str
+    answer: str | None
+    after: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayoutReport:
+    """What a variant does to a model's layouts, and the Relax text before and after."""
+
+    census_before: Census
+    census_after: Census
+    convs: tuple[ConvReport, ...]
+    ir_before: str
+    ir_after: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +84,17 @@ class Artifact:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HookOptions:
+    """A hook as a spec gives it: its name with the options of nchwc, or a table of rules."""
+
+    label: str
+    name: str | None
+    block: int | Literal["auto"] | None = None
+    pad: bool = False
+    rules: tuple[Rule, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class TuningOptions:
     """How a variant is tuned; the fields are those of the spec's `tuning`."""
 
@@ -76,16 +111,15 @@ class TuningOptions:
 class CompileJob:
     """Everything a worker needs to turn one variant into an artifact.
 
-    `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is a hook's name
-    (None: no alter_op_layout) and `tune` is False for the untuned row.
+    `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is None without an
+    alter_op_layout, and `tune` is False for the untuned row.
     """
 
     model_path: str
     target: dict[str, Any]
     folder: str
     convert_layout: str | None
-    hook: str | None
-    block: int | None
+    hook: HookOptions | None
     tune: bool
     tuning: TuningOptions
 

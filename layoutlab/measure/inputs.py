@@ -16,8 +16,9 @@ def make_inputs(
 ) -> list[list[np.ndarray]]:
     """`sets` seeded inputs for a model whose inputs are described by `tensors` (name, shape, dtype).
 
-    Floating point inputs fill `value_range` (low, high): half a smooth image, so that outputs differ from input
-    to input, and half noise, so that every pixel counts. Integer inputs are uniform over their type's range.
+    Floating point inputs are smooth images in `value_range` (low, high), as photographs are: noise would be averaged
+    away, or drive a classifier to probabilities of 0 and 1, where wrong arithmetic no longer shows. Integer inputs
+    are uniform over their type's range.
     """
     return [
         [
@@ -36,10 +37,11 @@ def _one_input(tensor: dict[str, Any], value_range: tuple[float, float], seed: i
     if np.issubdtype(dtype, np.integer):
         limits = np.iinfo(dtype)
         return generator.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
-    noise = generator.uniform(-1.0, 1.0, shape)
-    smooth = smooth_input(shape, seed) if len(shape) >= 2 and shape[0] == 1 else noise
+    # Values in [-1, 1]; only shapes that begin with a batch of one are images.
+    image = len(shape) >= 2 and shape[0] == 1
+    unit = smooth_input(shape, seed) if image else generator.uniform(-1.0, 1.0, shape)
     low, high = value_range
-    return (low + (0.5 * smooth + 0.5 * noise + 1.0) / 2.0 * (high - low)).astype(dtype)
+    return np.asarray(low + (unit + 1.0) / 2.0 * (high - low)).astype(dtype)
 
 
 def save_sets(path: Path, sets: Sequence[Sequence[np.ndarray]]) -> None:

@@ -29,7 +29,8 @@ class Failure:
 class Row:
     """One row of the table; what is None is unknown or does not apply.
 
-    `speedup` is the untuned row's latency over this one's, `transforms` the layout transforms executed.
+    `speedup` is the untuned row's latency over this one's; `transforms` are the changes of layout in the graph, of
+    which `transforms_free` leave memory as it is, and the others move `transform_bytes`.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Row:
     ratio: Ratio | None = None
     speedup: float | None = None
     transforms: int | None = None
+    transforms_free: int | None = None
     transform_bytes: int | None = None
     tasks: int | None = None
     tasks_tuned: int | None = None
@@ -149,6 +151,7 @@ def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
     return {
         "layouts": artifact.census_after.conv_layouts,
         "transforms": len(artifact.census_after.transforms),
+        "transforms_free": sum(transform.moved_bytes == 0 for transform in artifact.census_after.transforms),
         "transform_bytes": sum(transform.moved_bytes for transform in artifact.census_after.transforms),
         "tasks": len(tasks),
         "tasks_tuned": sum(task.best_us is not None for task in tasks),

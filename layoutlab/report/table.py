@@ -69,7 +69,7 @@ def _cells(row: Row, untuned: bool) -> dict[str, str]:
     if untuned:
         cells["vs untuned"] = f"{row.speedup:.1f}x" if row.speedup else _NONE
     return cells | {
-        "transforms": _NONE if row.transforms is None else str(row.transforms),
+        "transforms": _transforms(row),
         "tuned": _NONE if row.ops is None else f"{row.ops_tuned}/{row.ops}",
         "trials": _trials(row),
         "outputs": _outputs(row),
@@ -101,6 +101,13 @@ def _verdict(row: Row) -> str:
     if row.failure:
         return "wrong outputs" if row.failure.stage == "check" and row.check else f"failed: {row.failure.stage}"
     return row.ratio.verdict if row.ratio else "baseline"
+
+
+def _transforms(row: Row) -> str:
+    """Their number, and how many of them are reshapes that move nothing."""
+    if row.transforms is None:
+        return _NONE
+    return f"{row.transforms} ({row.transforms_free} free)" if row.transforms_free else str(row.transforms)
 
 
 def _trials(row: Row) -> str:
@@ -189,6 +196,7 @@ def _record(row: Row) -> dict[str, object]:
         "speedup_over_untuned": row.speedup,
         "conv_layouts": None if row.layouts is None else _layouts(row),
         "layout_transforms": row.transforms,
+        "layout_transforms_free": row.transforms_free,
         "layout_transform_bytes": row.transform_bytes,
         "ops": row.ops,
         "ops_tuned": row.ops_tuned,

@@ -6,6 +6,7 @@ The models accept the forms YAML may use (a hook or a target as one string) and 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import (
@@ -16,10 +17,12 @@ from pydantic import (
     GetJsonSchemaHandler,
     PlainValidator,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from layoutlab.hooks import Rule
 from layoutlab.spec import rules
 from layoutlab.spec.target import TARGET_SCHEMA, TargetDict, parse_target
 from layoutlab.spec.words import listed
@@ -141,18 +144,82 @@ class BaselineSpec(_Part):
     )
 
 
-class HookSpec(_Part):
-    """The layout that TVM's alter_op_layout pass gives each convolution."""
+class MatchSpec(_Part):
+    """Conditions a convolution has to meet; what is left out matches every one."""
 
-    hook: Annotated[str, Expected(f"{', '.join(HOOKS)} or package.module:function", HOOKS)] = Field(
+    kernel: Annotated[str | None, Expected('height and width of the kernel, such as 1x1 or "3x3"')] = Field(
+        default=None, pattern=r"^[1-9][0-9]*x[1-9][0-9]*$", description="Kernel size, such as 1x1."
+    )
+    depthwise: bool | None = Field(default=None, description="Whether it is depthwise.")
+    stride: int | None = Field(default=None, ge=1, le=64, description="Stride, the same in both directions.")
+    index: Annotated[str | None, Expected("numbers of convolutions, such as 3 or 0-2,7")] = Field(
+        default=None,
+        pattern=r"^[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*$",
+        description="Numbers of convolutions in execution order, from 0, such as 0-2,7.",
+    )
+    min_in_channels: int = Field(default=0, ge=0, le=1_000_000, description="Fewest input channels.")
+    min_out_channels: int = Field(default=0, ge=0, le=1_000_000, description="Fewest output channels.")
+
+
+class RuleSpec(_Part):
+    """A layout for the convolutions that match."""
+
+    match: MatchSpec = Field(default=MatchSpec(), description="Which convolutions; left out: all.")
+    layout: Annotated[str, Expected("NHWC, NCHW, NCHW<block>c such as NCHW8c, or keep", ("NHWC", "NCHW", "keep"))] = (
+        Field(pattern=r"^(keep|NHWC|NCHW|NCHW([2-9]|[1-5][0-9]|6[0-4])c)$", description="The layout they get.")
+    )
+
+    def to_rule(self) -> Rule:
+        """The rule as the hook reads it."""
+        match = self.match
+        return Rule(
+            layout=self.layout,
+            kernel=None if match.kernel is None else _two_numbers(match.kernel),
+            depthwise=match.depthwise,
+            stride=match.stride,
+            indices=None if match.index is None else tuple(_numbers(match.index)),
+            min_in_channels=match.min_in_channels,
+            min_out_channels=match.min_out_channels,
+        )
+
+
+def _two_numbers(text: str) -> tuple[int, int]:
+    height, width = text.split("x")
+    return int(height), int(width)
+
+
+def _numbers(text: str) -> Iterator[int]:
+    """`0-2,7` as 0, 1, 2, 7."""
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        yield from range(int(first), min(int(last or first), _LARGEST_INDEX) + 1)
+
+
+# No network has more convolutions; a range typed without end should not fill the memory.
+_LARGEST_INDEX = 100_000
+
+
+class HookSpec(_Part):
+    """The layout each convolution gets, as TVM's alter_op_layout pass decides it: a hook by name, or a table."""
+
+    hook: Annotated[str | None, Expected(f"{', '.join(HOOKS)} or package.module:function", HOOKS)] = Field(
+        default=None,
         pattern=rf"^({'|'.join(HOOKS)}|{_IDENT}(\.{_IDENT})*:{_IDENT})$",
         description=f"{listed(HOOKS)}, or a function of your own as package.module:function.",
     )
-    block: int | None = Field(
+    block: Annotated[int | Literal["auto"] | None, Expected("a whole number from 2 to 64, or auto", ("auto",))] = Field(
         default=None,
-        ge=2,
-        le=64,
-        description="Channels per block of NCHWc; needed by nchwc, refused by the others.",
+        description="Channels per block of NCHWc, 2 to 64, or auto: the floats in one vector of the target. "
+        "Needed by nchwc, refused by the others.",
+        json_schema_extra={"anyOf": [{"type": "integer", "minimum": 2, "maximum": 64}, {"const": "auto"}]},
+    )
+    channels: Literal["keep", "pad"] | None = Field(
+        default=None,
+        description="What nchwc does with channels that a block does not divide: keep the convolution (the default), "
+        "or pad the channels with zeros.",
+    )
+    rules: tuple[RuleSpec, ...] | None = Field(
+        default=None, min_length=1, description="A table instead of a hook: the first rule that matches decides."
     )
 
     @model_validator(mode="before")
@@ -161,6 +228,13 @@ class HookSpec(_Part):
         if not isinstance(value, str):
             return value
         return {"hook": value, "block": DEFAULT_BLOCK if value == "nchwc" else None}
+
+    @field_validator("block")
+    @classmethod
+    def _block_is_in_range(cls, block: Any) -> Any:
+        if isinstance(block, int) and not 2 <= block <= 64:
+            raise PydanticCustomError("block", "out of range")
+        return block
 
     @model_validator(mode="after")
     def _rules(self) -> HookSpec:
@@ -174,8 +248,12 @@ class HookSpec(_Part):
         return {"anyOf": [text, dict(mapping)]}
 
     def label(self) -> str:
-        """How tables name the hook: `keep`, `nchwc(block=8)`, `package.module:function`."""
-        return self.hook if self.block is None else f"{self.hook}(block={self.block})"
+        """How tables name the hook: `keep`, `nchwc(block=8)`, `package.module:function`, `2 rules`."""
+        if self.rules is not None:
+            return f"{len(self.rules)} rule{'s' if len(self.rules) > 1 else ''}"
+        if self.block is None:
+            return str(self.hook)
+        return f"{self.hook}(block={self.block}{', channels=pad' if self.channels == 'pad' else ''})"
 
 
 class VariantSpec(_Part):

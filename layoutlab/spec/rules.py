@@ -51,13 +51,22 @@ def model_problems(model: Mapping[str, Any]) -> list[BrokenRule]:
 
 
 def hook_problems(hook: Mapping[str, Any]) -> list[BrokenRule]:
-    """Hook nchwc needs a block, and no other hook takes one."""
+    """Exactly one of hook and rules is given; hook nchwc needs a block, and nothing else takes its options."""
     name, block = hook.get("hook"), hook.get("block")
+    if hook.get("rules") is not None and name is not None:
+        return [BrokenRule(("rules",), "hook is given too: there is either a hook or a table of rules")]
     if name == "nchwc" and block is None:
         return [BrokenRule((), "hook nchwc needs a block, e.g. {hook: nchwc, block: 8}")]
-    if isinstance(name, str) and name != "nchwc" and block is not None:
-        return [BrokenRule(("block",), f"only hook nchwc takes a block, found hook {quoted(name)}")]
-    return []
+    if hook and name is None and hook.get("rules") is None:
+        return [BrokenRule((), "expected a hook or a table of rules, found neither")]
+    if name == "nchwc":
+        return []
+    given = f"hook {quoted(name)}" if isinstance(name, str) else "a table of rules"
+    return [
+        BrokenRule((option,), f"only hook nchwc takes {'a block' if option == 'block' else option}, found {given}")
+        for option in ("block", "channels")
+        if hook.get(option) is not None and (isinstance(name, str) or hook.get("rules") is not None)
+    ]
 
 
 def _name_problems(variants: list[Any]) -> list[BrokenRule]:

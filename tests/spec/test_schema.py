@@ -30,7 +30,7 @@ def test_it_is_json_and_names_its_dialect():
 def test_every_field_is_described_and_unknown_keys_are_refused():
     models = [SCHEMA, *SCHEMA["$defs"].values()]
     models = [model["anyOf"][1] if "anyOf" in model else model for model in models]
-    assert len(models) == 8
+    assert len(models) == 10
     for model in models:
         assert model["additionalProperties"] is False
         assert model["description"] and model["title"]
@@ -55,7 +55,7 @@ def test_target_is_a_string_or_a_mapping():
 def test_a_hook_is_a_string_or_a_mapping():
     text, mapping = SCHEMA["$defs"]["HookSpec"]["anyOf"]
     assert text["anyOf"][0] == {"enum": ["keep", "nhwc", "nchw", "nchwc"]}
-    assert set(mapping["properties"]) == {"hook", "block"}
+    assert set(mapping["properties"]) == {"hook", "block", "channels", "rules"}
 
 
 def test_a_model_is_a_file_or_a_build():

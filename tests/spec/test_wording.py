@@ -137,7 +137,7 @@ WRONG = [
     ("{name: v}", "{name: v, alter_op_layout: {hook: nchwc}}",
      ["3:39: variants[0].alter_op_layout: hook nchwc needs a block, e.g. {hook: nchwc, block: 8}"]),
     ("{name: v}", "{name: v, alter_op_layout: {hook: nchwc, block: 65}}",
-     ["3:60: variants[0].alter_op_layout.block: expected a whole number from 2 to 64, found 65"]),
+     ["3:60: variants[0].alter_op_layout.block: expected a whole number from 2 to 64, or auto, found 65"]),
     ("{name: v}", "{name: v, alter_op_layout: {hook: nchvc}}",
      ["3:46: variants[0].alter_op_layout.hook: expected keep, nhwc, nchw, nchwc or package.module:function, "
       'found "nchvc": did you mean "nchwc"?']),
@@ -145,7 +145,7 @@ WRONG = [
      ["3:39: variants[0].alter_op_layout: expected keep, nhwc, nchw, nchwc, package.module:function or "
       '{hook: …, block: …}, found "a.b:c:d"']),
     ("{name: v}", "{name: v, alter_op_layout: {block: 4}}",
-     ['3:39: variants[0].alter_op_layout: missing key "hook"']),
+     ['3:39: variants[0].alter_op_layout: expected a hook or a table of rules, found neither']),
     ("", "target:\n",
      ['4:8: target: expected a target such as "llvm -mcpu=cortex-a72", a mapping, or host, found nothing']),
     ("", "target: []\n",

@@ -9,7 +9,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from layoutlab import hooks
-from layoutlab.engine.base import Artifact, CompileJob, TaskCoverage, to_json
+from layoutlab.engine.base import (
+    Artifact,
+    CompileJob,
+    ConvReport,
+    HookOptions,
+    LayoutReport,
+    TaskCoverage,
+    to_json,
+)
 from layoutlab.engine.relax.build import apply_records, build_library
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
@@ -32,11 +40,8 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     """
     folder = Path(job.folder)
     target = tvm.target.Target(job.target)
-    report("stage", name="import")
-    imported = canonicalise(import_model(Path(job.model_path).read_bytes()))
-    report("stage", name="layout")
-    decisions, converted = change_layout(imported, job)
-    _write_ir(folder, imported, converted, decisions)
+    converted, layouts = lay_out(job, report)
+    _write_layouts(folder, layouts)
     report("stage", name="lower")
     lowered = lower(converted, target, job.tuning.pack_weights)
     database, tasks, tune_s = _tune(lowered, target, job, report)
@@ -48,20 +53,56 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     return Artifact(
         path=str(library),
         sha256=hashlib.sha256(library.read_bytes()).hexdigest(),
-        census_before=take_census(imported),
-        census_after=take_census(converted),
+        census_before=layouts.census_before,
+        census_after=layouts.census_after,
         tasks=tuple(tasks),
         tune_s=tune_s,
         build_s=time.monotonic() - started,
     )
 
 
-def change_layout(imported: tvm.IRModule, job: CompileJob) -> tuple[list[Decision], tvm.IRModule]:
-    """Plan and apply the variant's layouts; see `plan` and `apply_plan` for what can fail."""
-    hook = hooks.resolve(job.hook, job.block) if job.hook is not None else None
+def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
+    """Import the model and give each convolution its layout; see `plan` and `apply_plan` for what can fail."""
+    report("stage", name="import")
+    imported = canonicalise(import_model(Path(job.model_path).read_bytes()))
+    report("stage", name="layout")
+    hook = None if job.hook is None else make_hook(job.hook, tvm.target.Target(job.target))
     decisions = plan(imported, job.convert_layout, hook)
-    require_change(decisions, job.convert_layout, job.hook)
-    return decisions, apply_plan(imported, decisions)
+    require_change(decisions, job.convert_layout, job.hook.label if job.hook else None)
+    converted, transforms = apply_plan(imported, decisions)
+    return converted, LayoutReport(
+        census_before=take_census(imported),
+        census_after=take_census(converted, transforms),
+        convs=tuple(_conv_report(decision) for decision in decisions),
+        ir_before=_text(imported),
+        ir_after=_text(converted),
+    )
+
+
+def _conv_report(decision: Decision) -> ConvReport:
+    return ConvReport(
+        conv=decision.conv,
+        before=str(decision.conv.layout),
+        answer=None if decision.answer is None else str(decision.answer),
+        after=str(decision.layout),
+        why=decision.why,
+    )
+
+
+def _text(mod: tvm.IRModule) -> str:
+    return str(mod["main"].without_attr("params").script(show_meta=False))
+
+
+def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
+    """The hook with its options; block `auto` is the number of floats in one vector of the target."""
+    if options.rules is not None:
+        return hooks.Table(options.rules)
+    if options.name != "nchwc":
+        return hooks.resolve(str(options.name))
+    block = options.block
+    if not isinstance(block, int):
+        block = max(2, int(tvm.target.codegen.llvm_get_vector_width(target)) // 32)
+    return hooks.Nchwc(block, options.pad)
 
 
 def _tune(
@@ -82,8 +123,8 @@ def _best(tasks: list[TaskCoverage]) -> int:
     return sum(task.best_us is not None for task in tasks)
 
 
-def _write_ir(folder: Path, imported: tvm.IRModule, converted: tvm.IRModule, decisions: list[Decision]) -> None:
-    for name, mod in (("imported", imported), ("converted", converted)):
-        (folder / f"{name}.txt").write_text(mod["main"].without_attr("params").script(show_meta=False))
-    rows = [{"conv": to_json(d.conv), "answer": d.answer and str(d.answer), "layout": str(d.layout)} for d in decisions]
+def _write_layouts(folder: Path, layouts: LayoutReport) -> None:
+    (folder / "imported.txt").write_text(layouts.ir_before)
+    (folder / "converted.txt").write_text(layouts.ir_after)
+    rows = to_json(layouts)["convs"]
     (folder / "layouts.json").write_text(json.dumps(rows, indent=1))

@@ -6,17 +6,38 @@ import tflite
 import tvm
 from tvm.relax.frontend.tflite import from_tflite
 
-from layoutlab.errors import StageError
+from layoutlab.engine.preflight import Problem, by_reason
+from layoutlab.engine.relax.preflight import one_line, preflight
+from layoutlab.errors import ModelError, StageError
+
+# The cause of a failed import is one line: so many problems are named in it.
+_NAMED = 5
 
 
 def import_model(data: bytes) -> tvm.IRModule:
     """Import the model; the weights become constants of `main`, the layouts are TFLite's (NHWC, HWIO, HWOI).
 
-    Raises StageError("import") with the importer's own reason: TVM 0.27's importer raises anything from
-    OpNotImplemented to a bare TypeError, and all of it means the model cannot be imported.
+    Raises StageError("import") that names all there is to fix: TVM 0.27's importer stops at the first operator it
+    cannot convert, with anything from OpNotImplemented to a bare TypeError.
     """
     try:
         return from_tflite(tflite.Model.GetRootAsModel(data, 0))
     except Exception as error:
-        reason = " ".join(str(error).split()) or "no reason given"
-        raise StageError("import", f"TVM cannot import this model: {type(error).__name__}: {reason}") from error
+        raise StageError("import", f"TVM cannot import this model: {_cause(data, error)}") from error
+
+
+def _cause(data: bytes, error: Exception) -> str:
+    """All that keeps the model from being imported, on one line; TVM's own `error` where nothing else is known."""
+    try:
+        problems = preflight(data).problems
+    except ModelError as malformed:
+        return str(malformed)
+    return _summary(problems) or one_line(error)
+
+
+def _summary(problems: tuple[Problem, ...]) -> str:
+    groups = by_reason(problems[:_NAMED])
+    parts = [f"{', '.join(p.place() for p in group)}: {reason}" for reason, group in groups.items()]
+    if len(problems) > _NAMED:
+        parts.append(f"and {len(problems) - _NAMED} more (all of them: layoutlab import MODEL)")
+    return "; ".join(parts)

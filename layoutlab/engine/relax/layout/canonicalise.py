@@ -27,8 +27,8 @@ _BROADCASTING = {
 class _LiftBroadcastConstants(PyExprMutator):
     """Reshape constant operands to the rank of the other operand: bias [C] becomes [1, 1, 1, C].
 
-    ConvertLayout cannot push a layout through `add(x[N,H,W,C], bias[C])`: the ranks differ, so it transposes x
-    back and forth around the add. Scalars broadcast under every layout and stay.
+    Only at the same rank is it plain which axis of the bias is the channel axis of x, wherever that is stored.
+    Scalars broadcast under every layout and stay.
     """
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
@@ -49,28 +49,6 @@ class _LiftBroadcastConstants(PyExprMutator):
         return relax.const(value.reshape((1,) * missing + value.shape))
 
 
-@mutator
-class _ClipAsMinMax(PyExprMutator):
-    """Write clip(x, low, high) as minimum(maximum(x, low), high).
-
-    TVM 0.27 gives clip no layout inference, so ConvertLayout would transpose back and forth around each ReLU6;
-    maximum and minimum with a scalar let every layout through, and fuse just the same.
-    """
-
-    def visit_call_(self, call: relax.Call) -> relax.Expr:
-        call = self.visit_expr_post_order(call)
-        if getattr(call.op, "name", "") != "relax.clip":
-            return call
-        data, low, high = call.args
-        dtype = str(data.ty.dtype)
-        above = self.builder_.emit(relax.op.maximum(data, relax.const(_number(low), dtype)))
-        return self.builder_.normalize(relax.op.minimum(above, relax.const(_number(high), dtype)))
-
-
-def _number(bound: relax.Expr) -> float:
-    return float(getattr(bound, "value", bound))
-
-
 def is_constant(expr: relax.Expr) -> bool:
     """Whether the expression is a tensor constant (`relax.const`)."""
     return isinstance(expr, tvm.ir.GenericConst)
@@ -86,9 +64,7 @@ def canonicalise(mod: tvm.IRModule) -> tvm.IRModule:
             relax.transform.DeadCodeElimination(),
         ]
     )(mod)
-    for step in (_ClipAsMinMax, _LiftBroadcastConstants):
-        mod = _rewrite(mod, step(mod))
-    return relax.transform.CanonicalizeBindings()(mod)
+    return relax.transform.CanonicalizeBindings()(_rewrite(mod, _LiftBroadcastConstants(mod)))
 
 
 def _rewrite(mod: tvm.IRModule, step: PyExprMutator) -> tvm.IRModule:

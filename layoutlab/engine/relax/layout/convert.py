@@ -5,51 +5,41 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
+from layoutlab.engine.base import LayoutTransform
+from layoutlab.engine.relax.layout.census import count_transforms
 from layoutlab.engine.relax.layout.plan import Decision, find_convs
+from layoutlab.engine.relax.layout.propagate import propagate
 from layoutlab.errors import StageError
 
 
-def apply_plan(mod: tvm.IRModule, decisions: list[Decision]) -> tvm.IRModule:
-    """Rewrite every convolution to its decided layout in one ConvertLayout pass.
+def apply_plan(mod: tvm.IRModule, decisions: list[Decision]) -> tuple[tvm.IRModule, list[LayoutTransform]]:
+    """Rewrite every convolution to its decided layout; returns the module and the transforms that this added.
 
-    The callback answers for every convolution, also for those that stay: without an answer ConvertLayout lets
-    the layout of a neighbour flow through the convolution, and "keep" would not be kept. Raises
-    StageError("layout") if a convolution did not end in the layout decided for it.
+    A plan that changes nothing returns the module as it is. Raises StageError("layout") if a convolution did not
+    end in the layout decided for it, or if the module holds other transforms than those returned.
     """
     if not any(decision.changes for decision in decisions):
-        return mod
-    remaining = iter(decisions)
-
-    def layout_of(call: relax.Call) -> dict[str, list[str]]:
-        # Called for every operator, in execution order, once each.
-        if call.op.name != "relax.nn.conv2d":
-            return {}
-        layout = next(remaining).layout
-        return {"relax.nn.conv2d": [layout.data, layout.kernel, layout.out]}
-
-    converted = tvm.transform.Sequential(
-        [
-            relax.transform.ConvertLayout({}, layout_of),
-            relax.transform.Normalize(),
-            relax.transform.FoldConstant(),
-            relax.transform.CanonicalizeBindings(),
-        ]
-    )(mod)
+        return mod, []
+    converted, transforms = propagate(mod, decisions)
+    converted = relax.transform.CanonicalizeBindings()(converted)
     _prove_applied(converted, decisions)
-    return converted
+    moving = sum(transform.moved_bytes > 0 for transform in transforms)
+    found = count_transforms(converted) - count_transforms(mod)
+    if found != moving:
+        raise StageError("layout", f"{moving} layout transforms were made, but the module holds {found}")
+    return converted, transforms
 
 
 def _prove_applied(mod: tvm.IRModule, decisions: list[Decision]) -> None:
     convs = [_layouts(call) for _, call in find_convs(mod)]
     if len(convs) != len(decisions):
-        raise StageError("layout", f"ConvertLayout left {len(convs)} of {len(decisions)} convolutions")
+        raise StageError("layout", f"{len(convs)} of {len(decisions)} convolutions are left")
     for decision, found in zip(decisions, convs, strict=True):
         wanted = (decision.layout.data, decision.layout.kernel, decision.layout.out)
         if found != wanted:
             raise StageError(
                 "layout",
-                f"conv {decision.conv.index} was to become {'/'.join(wanted)} "
-                f"but ConvertLayout left it {'/'.join(found)}",
+                f"conv {decision.conv.index} was to become {'/'.join(wanted)} but it is {'/'.join(found)}",
             )
 
 

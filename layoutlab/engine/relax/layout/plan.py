@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import tvm
 from tvm import relax
 
+from layoutlab.engine.relax.layout.canonicalise import is_constant
 from layoutlab.errors import StageError
-from layoutlab.hooks import Conv, ConvLayout, Hook, nchw, nhwc
+from layoutlab.hooks import Conv, ConvLayout, Hook, Nchwc, Table, nchw, nhwc
 
 _CONVERT = {"NHWC": nhwc, "NCHW": nchw}
 _PACKED_DATA = re.compile(r"NCHW(\d+)c")
@@ -20,11 +21,15 @@ _PLAIN_KERNEL = {"HWIO", "HWOI", "OIHW", "OHWI"}
 
 @dataclass(frozen=True, kw_only=True)
 class Decision:
-    """What was asked for one convolution: `answer` is the hook's (None: keep), `layout` what follows from it."""
+    """What was asked for one convolution: `answer` is the hook's (None: keep), `layout` what follows from it.
+
+    `why` says in a few words what led to the layout.
+    """
 
     conv: Conv
     answer: ConvLayout | None
     layout: ConvLayout
+    why: str
 
     @property
     def changes(self) -> bool:
@@ -38,9 +43,15 @@ def find_convs(mod: tvm.IRModule) -> list[tuple[relax.Var, relax.Call]]:
     for block in mod["main"].body.blocks:
         for binding in block.bindings:
             value = getattr(binding, "value", None)
-            if isinstance(value, relax.Call) and getattr(value.op, "name", "") == "relax.nn.conv2d":
+            if isinstance(value, relax.Call) and op_name(value) == "nn.conv2d":
                 found.append((binding.var, value))
     return found
+
+
+def op_name(call: relax.Call) -> str:
+    """The operator's name without `relax.`, or the name of the function that is called."""
+    name = getattr(call.op, "name", None) or getattr(call.op, "name_hint", "call")
+    return str(name).removeprefix("relax.")
 
 
 def describe_conv(index: int, call: relax.Call) -> Conv:
@@ -61,6 +72,7 @@ def describe_conv(index: int, call: relax.Call) -> Conv:
         dilation=dilation,  # type: ignore[arg-type]
         groups=int(attrs.groups),
         dtype=str(call.args[0].ty.dtype),
+        constant_kernel=is_constant(call.args[1]),
     )
 
 
@@ -92,7 +104,18 @@ def _decide(conv: Conv, convert_layout: str | None, hook: Hook | None) -> Decisi
     answer = _ask(hook, converted) if hook is not None else None
     layout = answer if answer is not None else converted.layout
     _check_supported(conv, layout)
-    return Decision(conv=conv, answer=answer, layout=layout)
+    return Decision(conv=conv, answer=answer, layout=layout, why=_why(converted, convert_layout, hook, answer))
+
+
+def _why(conv: Conv, convert_layout: str | None, hook: Hook | None, answer: ConvLayout | None) -> str:
+    """What decided: the hook, by its answer or its reason for giving none, and convert_layout before it."""
+    before = f"convert_layout: {convert_layout}" if convert_layout else "as imported"
+    if hook is None:
+        return before
+    if answer is not None:
+        return "the hook, with padded channels" if answer.pad else "the hook"
+    reason = hook.why_kept(conv) if isinstance(hook, Nchwc | Table) else ""
+    return f"kept by the hook{': ' + reason if reason else ''}; {before}"
 
 
 def _ask(hook: Hook, conv: Conv) -> ConvLayout | None:
@@ -145,8 +168,13 @@ def _unsupported(conv: Conv, layout: ConvLayout) -> str:
     if not (data and kernel and out and kernel[1] == out[1]):
         return "expected NHWC, NCHW, or data NCHW<a>c with kernel OIHW<b>o and out NCHW<b>c"
     in_block, out_block = int(data[1]), int(out[1])
-    if conv.in_channels % in_block or conv.out_channels % out_block:
+    whole = conv.in_channels % in_block == 0 and conv.out_channels % out_block == 0
+    if whole:
+        return ""
+    if not layout.pad:
         return f"{conv.in_channels} input and {conv.out_channels} output channels do not divide into these blocks"
+    if conv.out_channels == 1:
+        return "a single output channel cannot be padded"
     if conv.groups > 1 and not (conv.is_depthwise and conv.out_channels == conv.in_channels and in_block == out_block):
-        return "packed grouped convolutions exist for depthwise with multiplier 1 and equal blocks only"
+        return "the channels of a grouped convolution cannot be padded"
     return ""

@@ -1,0 +1,55 @@
+"""From a spec's variant to the job an engine gets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from layoutlab.engine.base import CompileJob, HookOptions, TuningOptions
+from layoutlab.spec.load import LoadedSpec
+from layoutlab.spec.models import VariantSpec
+
+
+def compile_job(
+    loaded: LoadedSpec, variant: VariantSpec, model: Path, target: dict[str, Any], folder: Path
+) -> CompileJob:
+    """The job that compiles `variant` of the model for `target` (TVM's dict form), keeping its files in `folder`."""
+    return CompileJob(
+        model_path=str(model),
+        target=target,
+        folder=str(folder.resolve()),
+        convert_layout=variant.convert_layout,
+        hook=hook_options(variant),
+        tune=variant.tune,
+        tuning=TuningOptions(**loaded.spec.tuning.model_dump()),
+    )
+
+
+def hook_options(variant: VariantSpec) -> HookOptions | None:
+    """The variant's hook with its options; None without one."""
+    hook = variant.alter_op_layout
+    if hook is None:
+        return None
+    return HookOptions(
+        label=hook.label(),
+        name=hook.hook,
+        block=hook.block,
+        pad=hook.channels == "pad",
+        rules=None if hook.rules is None else tuple(rule.to_rule() for rule in hook.rules),
+    )
+
+
+def users_hook(variant: VariantSpec) -> str | None:
+    """`package.module:function` when the variant's hook is the user's own code."""
+    hook = variant.alter_op_layout
+    return hook.hook if hook is not None and hook.hook is not None and ":" in hook.hook else None
+
+
+def worker_environment(loaded: LoadedSpec) -> dict[str, str]:
+    """What workers see: the number of threads, and the spec's folder for hooks that live beside it."""
+    paths = [str(loaded.path.parent.resolve()), os.environ.get("PYTHONPATH", "")]
+    return {
+        "TVM_NUM_THREADS": str(loaded.spec.threads),
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+    }
