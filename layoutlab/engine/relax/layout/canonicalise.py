@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
 import tvm
 from tvm import relax
+from tvm.relax.dpl import DFPattern, is_const, is_op, rewrite_call, wildcard
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 # Elementwise operators of two operands whose constant operand may need lifting to the other's rank.
@@ -54,6 +56,37 @@ def is_constant(expr: relax.Expr) -> bool:
     return isinstance(expr, tvm.ir.GenericConst)
 
 
+def _prelu_as_min_max(function: relax.Function) -> relax.Function:
+    """Write PReLU as maximum(x, 0) + slope * minimum(x, 0), with a slope of x's rank that broadcasts.
+
+    TVM's importer flattens x for a PReLU and repeats the slope for every element: no layout could pass.
+    """
+    data, slope = wildcard(), is_const()
+    flat = is_op("relax.reshape")(data, wildcard())
+    pattern = is_op("relax.reshape")(is_op("relax.nn.prelu")(flat, slope), wildcard())
+
+    def rewrite(call: relax.Call, found: dict[DFPattern, relax.Expr]) -> relax.Expr:
+        x = found[data]
+        shape = [int(extent) for extent in call.ty.shape]
+        if [int(extent) for extent in x.ty.shape] != shape:
+            return call
+        dtype, zero = str(x.ty.dtype), relax.const(0, str(x.ty.dtype))
+        slopes = relax.const(_shortest(found[slope].value.numpy().reshape(shape)), dtype)
+        below = relax.op.multiply(slopes, relax.op.minimum(x, zero))
+        return relax.op.add(relax.op.maximum(x, zero), below)
+
+    return rewrite_call(pattern, rewrite, function)
+
+
+def _shortest(value: np.ndarray) -> np.ndarray:
+    """The smallest array that broadcasts to `value`: axes along which nothing changes become 1."""
+    for axis in range(value.ndim):
+        first = value.take([0], axis)
+        if (value == first).all():
+            value = first
+    return value
+
+
 def canonicalise(mod: tvm.IRModule) -> tvm.IRModule:
     """Fold constants, drop bindings nothing uses, and lift broadcast constants to full rank."""
     mod = tvm.transform.Sequential(
@@ -64,6 +97,8 @@ def canonicalise(mod: tvm.IRModule) -> tvm.IRModule:
             relax.transform.DeadCodeElimination(),
         ]
     )(mod)
+    mod["main"] = _prelu_as_min_max(mod["main"])
+    mod = relax.transform.Normalize()(mod)
     return relax.transform.CanonicalizeBindings()(_rewrite(mod, _LiftBroadcastConstants(mod)))
 
 

@@ -106,13 +106,18 @@ def _unary(graph: Graph, call: relax.Call, name: str) -> Made:
 def _binary(graph: Graph, call: relax.Call, name: str) -> Made:
     result = static_shape(call)
     storage = _common(graph, list(call.args), result)
-    if storage is None or (storage.pad and name not in _SAFE_ON_PADDING):
+    if storage is None or (storage.pad and not _is_safe_on_padding(call, name)):
         return None
     operands = []
     for operand in call.args:
         shape = static_shape(operand)
         operands.append(operand if not shape else graph.get(operand, storage.for_shape(shape), name))
     return relax.Call(call.op, operands, call.attrs, call.ty_args), storage.for_shape(result)
+
+
+def _is_safe_on_padding(call: relax.Call, name: str) -> bool:
+    by_scalar = is_constant(call.args[1]) and not static_shape(call.args[1])
+    return name in _SAFE_ON_PADDING or (name == "divide" and by_scalar)
 
 
 def _common(graph: Graph, operands: list[relax.Expr], result: tuple[int, ...]) -> Storage | None:

@@ -1,0 +1,72 @@
+"""Every layout of every random graph computes what numpy computes.
+
+LAYOUTLAB_GRAPHS sets the number of graphs (300 unless it is set); a failure is shrunk to a small one and printed.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, seed, settings
+
+from layoutlab import hooks
+from layoutlab.engine.relax.layout.canonicalise import canonicalise
+from layoutlab.engine.relax.layout.convert import apply_plan
+from layoutlab.engine.relax.layout.plan import plan
+from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.tvm_cpu import tvm
+
+from .random_graphs import build, graphs
+
+GRAPHS = int(os.environ.get("LAYOUTLAB_GRAPHS", "300"))
+PARTS = 6
+# Compiled without optimisation: it is the layouts that are tested, not LLVM, and it is four times as fast.
+TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0, "num-cores": 1})
+
+
+def mixed(conv):
+    """A layout that changes from one convolution to the next."""
+    return [hooks.keep, hooks.nchw, hooks.Nchwc(4), hooks.Nchwc(8, pad=True)][conv.index % 4](conv)
+
+
+VARIANTS = {
+    "nhwc": (None, hooks.keep),
+    "nchw": ("NCHW", None),
+    "nchw4c": ("NCHW", hooks.Nchwc(4)),
+    "nchw8c": (None, hooks.Nchwc(8)),
+    "nchw8c padded": ("NCHW", hooks.Nchwc(8, pad=True)),
+    "mixed": (None, mixed),
+}
+
+
+def run(mod, value: np.ndarray) -> list[np.ndarray]:
+    """The outputs, run by LLVM's just-in-time compiler: nothing has to be linked."""
+    executable = tvm.compile(lower(mod, TARGET, pack_weights=False), target=TARGET)
+    result = tvm.relax.VirtualMachine(executable.mod, tvm.cpu())["main"](tvm.runtime.tensor(value))
+    return [tensor.numpy() for tensor in ([result] if hasattr(result, "numpy") else result)]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_layout_computes_the_same(part):
+    @seed(part)
+    @settings(
+        max_examples=max(1, GRAPHS // PARTS),
+        deadline=None,
+        database=None,
+        print_blob=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(graphs())
+    def compare(graph):
+        mod, value, expected = build(graph)
+        imported = canonicalise(mod)
+        for name, (convert_layout, hook) in VARIANTS.items():
+            converted, transforms = apply_plan(imported, plan(imported, convert_layout, hook))
+            if name == "nhwc":
+                assert converted is imported and not transforms
+            for found, wanted in zip(run(converted, value), expected, strict=True):
+                np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-4, err_msg=name, equal_nan=False)
+
+    compare()
