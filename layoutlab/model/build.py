@@ -2,7 +2,8 @@
 
 Run as `python -m layoutlab.model.build NAME [-o DIR]`; needs the optional extra `models` (TensorFlow).
 The input is float32 NHWC in [-1, 1] with batch 1, as in the hosted TFLite models; the output is a
-softmax over the classes. How fast a net runs does not depend on its weights, so random ones will do.
+softmax over the classes. Some of the tiny nets differ, to test just that. How fast a net runs does not
+depend on its weights, so random ones will do.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy as np
 
 from layoutlab.errors import LayoutlabError, UsageError
 from layoutlab.model import tiny
-from layoutlab.model.weights import CALIBRATION_INPUTS, initialise
+from layoutlab.model.weights import CALIBRATION_INPUTS, calibration_inputs, initialise
 
 DEFAULT_DIRECTORY = Path("experiments/models/built")
 
@@ -31,12 +32,15 @@ DEFAULT_DIRECTORY = Path("experiments/models/built")
 class Architecture:
     """A net to build: the shape of one input without its batch, and a function from input to Keras model.
 
-    `suffix` ends the file's name, such as "_224".
+    `suffix` ends the file's name, such as "_224". With `dynamic_batch` the file leaves the batch open;
+    with `int8` it computes in 8-bit integers, from the input to the output.
     """
 
     input_shape: tuple[int, ...]
     make: Callable[[Any], Any]
     suffix: str = ""
+    dynamic_batch: bool = False
+    int8: bool = False
 
 
 def _application(function: str, size: int = 224, **options: Any) -> Architecture:
@@ -54,13 +58,15 @@ def _mobilenet_v3(function: str, minimalistic: bool) -> Architecture:
     return _application(function, minimalistic=minimalistic, include_preprocessing=False)
 
 
-def _tiny(input_shape: tuple[int, ...], layers: Callable[[Any], Any]) -> Architecture:
+def _tiny(
+    input_shape: tuple[int, ...], layers: Callable[[Any], Any], dynamic_batch: bool = False, int8: bool = False
+) -> Architecture:
     def make(inputs: Any) -> Any:
         import keras
 
         return keras.Model(inputs, layers(inputs))
 
-    return Architecture(input_shape, make)
+    return Architecture(input_shape, make, dynamic_batch=dynamic_batch, int8=int8)
 
 
 BUILDERS: dict[str, Architecture] = {
@@ -76,6 +82,13 @@ BUILDERS: dict[str, Architecture] = {
     "tiny_mobilenet": _tiny((32, 32, 3), tiny.mobilenet),
     "tiny_odd": _tiny((17, 23, 3), tiny.odd),
     "tiny_dense": _tiny((64,), tiny.dense),
+    "tiny_se": _tiny((32, 32, 3), tiny.squeeze_excite),
+    "tiny_resnet": _tiny((32, 32, 3), tiny.resnet),
+    "tiny_inception": _tiny((27, 35, 3), tiny.inception),
+    "tiny_groups": _tiny((20, 28, 1), tiny.groups),
+    "tiny_resize": _tiny((16, 24, 3), tiny.resize),
+    "tiny_dynamic": _tiny((16, 16, 8), tiny.conv, dynamic_batch=True),
+    "tiny_int8": _tiny((32, 32, 3), tiny.mobilenet, int8=True),
 }
 
 
@@ -96,10 +109,13 @@ def build(name: str, seed: int = 1) -> bytes:
     initialise(calibrated, np.random.default_rng(seed))
     weights = calibrated.get_weights()
 
-    model = _make(keras, architecture, 1)
+    model = _make(keras, architecture, None if architecture.dynamic_batch else 1)
     model.set_weights(weights)
+    converter = tf.lite.TFLiteConverter.from_keras_model(model)
+    if architecture.int8:
+        _quantise(tf, converter, architecture.input_shape)
     with contextlib.redirect_stdout(io.StringIO()):  # Keras prints a line for every weight
-        return bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+        return bytes(converter.convert())
 
 
 def file_name(name: str) -> str:
@@ -123,7 +139,15 @@ def _import_tensorflow() -> tuple[Any, Any]:
     return tf, keras
 
 
-def _make(keras: Any, architecture: Architecture, batch: int) -> Any:
+def _quantise(tf: Any, converter: Any, input_shape: tuple[int, ...]) -> None:
+    """Let `converter` turn everything into int8, with the ranges that the calibration inputs give."""
+    converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    converter.representative_dataset = lambda: ([image[None]] for image in calibration_inputs(input_shape))
+    converter.target_spec.supported_ops = [tf.lite.OpsSet.TFLITE_BUILTINS_INT8]
+    converter.inference_input_type = converter.inference_output_type = tf.int8
+
+
+def _make(keras: Any, architecture: Architecture, batch: int | None) -> Any:
     keras.utils.clear_session()  # restarts Keras's counters, which name layers and so reach the file
     return architecture.make(keras.Input(batch_shape=(batch, *architecture.input_shape), name="input"))
 

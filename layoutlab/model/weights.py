@@ -16,6 +16,7 @@ CALIBRATION_INPUTS = 16
 CALIBRATION_SEED = 10_000
 WAVES = 8
 MAX_CYCLES = 4.0
+MAP_SPREAD = 2.0
 
 
 def smooth_input(shape: tuple[int, ...], seed: int) -> np.ndarray:
@@ -38,18 +39,26 @@ def smooth_input(shape: tuple[int, ...], seed: int) -> np.ndarray:
 def initialise(model: Any, rng: np.random.Generator) -> None:
     """Set every weight of the Keras `model`, whose batch must be CALIBRATION_INPUTS.
 
-    The model must end with one layer with a kernel, which gives the logits, then a softmax.
+    Every output must come from a layer with a kernel, 1x1 if it is a convolution, followed by nothing
+    but a softmax or a sigmoid and reshapes: that layer gives the logits.
     """
     for layer in model.layers:
         if hasattr(layer, "gamma"):
             _draw_norm(layer, rng)
         elif hasattr(layer, "kernel"):
             _draw_kernel(layer, rng)
-    shape = (1, *model.input_shape[1:])
-    images = np.concatenate([smooth_input(shape, CALIBRATION_SEED + i) for i in range(CALIBRATION_INPUTS)])
+        elif type(layer).__name__ == "PReLU":
+            layer.alpha.assign(rng.uniform(0.1, 0.4, layer.alpha.shape))
+    images = calibration_inputs(model.input_shape[1:])
     # In training mode a normalisation with momentum 0 keeps the statistics of just this batch.
     model(images, training=True)
-    _spread_logits(model, images)
+    for output in model.outputs:
+        _spread_logits(model, _classifier(output), images)
+
+
+def calibration_inputs(shape: tuple[int, ...]) -> np.ndarray:
+    """CALIBRATION_INPUTS smooth inputs of `shape` (*spatial, channels), with seeds far from those of comparisons."""
+    return np.concatenate([smooth_input((1, *shape), CALIBRATION_SEED + i) for i in range(CALIBRATION_INPUTS)])
 
 
 def _draw_norm(layer: Any, rng: np.random.Generator) -> None:
@@ -70,23 +79,32 @@ def _draw_kernel(layer: Any, rng: np.random.Generator) -> None:
         layer.bias.assign(rng.normal(0.0, 0.1, layer.bias.shape))
 
 
-def _spread_logits(model: Any, images: np.ndarray) -> None:
+def _classifier(output: Any) -> Any:
+    """The last layer with a kernel before the Keras tensor `output`."""
+    layer = output._keras_history.operation
+    while not hasattr(layer, "kernel"):
+        layer = layer.input._keras_history.operation
+    return layer
+
+
+def _spread_logits(model: Any, classifier: Any, images: np.ndarray) -> None:
     """Centre the logits of each class over the calibration inputs and scale them to one spread.
 
     The spread is sqrt(2 ln K) for K classes, where the largest of K standard normals lies: around it
     the largest logit takes a fair share of the softmax, below it next to nothing, far above it all.
+    One class alone is the logit of a sigmoid: with spread MAP_SPREAD it takes most values between 0 and 1.
     """
     import keras
 
-    classifier = [layer for layer in model.layers if hasattr(layer, "kernel")][-1]
     features = keras.Model(model.input, classifier.input)(images, training=False)
-    rows = np.asarray(features, np.float64).reshape(len(images), -1)
     kernel = np.asarray(classifier.kernel, np.float64)
-    logits = rows @ kernel.reshape(rows.shape[1], -1)
+    inputs, classes = kernel.shape[-2:]
+    logits = np.asarray(features, np.float64).reshape(-1, inputs) @ kernel.reshape(inputs, classes)
     # Medians, because in nets with squeeze-and-excite gates a few inputs give far larger features.
     centre = np.median(logits, axis=0)
-    spread = np.median((logits - centre).std(axis=1))
+    spread = np.median((logits - centre).std(axis=1)) if classes > 1 else logits.std()
+    wanted = np.sqrt(2 * np.log(classes)) if classes > 1 else MAP_SPREAD
     # Rounded, because the last bits of the features depend on the CPU and the file should not.
-    scale = float(f"{np.sqrt(2 * np.log(logits.shape[1])) / spread:.2g}")
+    scale = float(f"{wanted / spread:.2g}")
     classifier.kernel.assign(kernel * scale)
     classifier.bias.assign(np.round(-centre * scale, 1))

@@ -8,8 +8,7 @@ import pytest
 from layoutlab.errors import UsageError
 from layoutlab.model import build as builder
 from layoutlab.model.file import read_model
-
-TINY = ["tiny_conv", "tiny_mobilenet", "tiny_odd", "tiny_dense"]
+from tests.model import TINY
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,53 @@ def description(models: Path, name: str) -> ModelDescription:
             },
         ),
         ("tiny/tiny_dense.tflite", (1, 64), (1, 16), {"FULLY_CONNECTED": 3, "SOFTMAX": 1}),
+        (
+            "tiny/tiny_se.tflite",
+            (1, 32, 32, 3),
+            (1, 16),
+            {
+                "CONV_2D": 12,
+                "HARD_SWISH": 7,
+                "MUL": 4,
+                "MEAN": 3,
+                "DEPTHWISE_CONV_2D": 2,
+                "ADD": 1,
+                "RESHAPE": 1,
+                "SOFTMAX": 1,
+            },
+        ),
+        (
+            "tiny/tiny_resnet.tflite",
+            (1, 32, 32, 3),
+            (1, 16),
+            {"CONV_2D": 8, "ADD": 2, "PAD": 2, "FULLY_CONNECTED": 1, "MAX_POOL_2D": 1, "MEAN": 1, "SOFTMAX": 1},
+        ),
+        (
+            "tiny/tiny_inception.tflite",
+            (1, 27, 35, 3),
+            (1, 16),
+            {
+                "CONV_2D": 10,
+                "CONCATENATION": 2,
+                "AVERAGE_POOL_2D": 1,
+                "FULLY_CONNECTED": 1,
+                "MAX_POOL_2D": 1,
+                "MEAN": 1,
+                "SOFTMAX": 1,
+            },
+        ),
+        (
+            "tiny/tiny_groups.tflite",
+            (1, 20, 28, 1),
+            (1, 16),
+            {"CONV_2D": 3, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 1, "MEAN": 1, "SOFTMAX": 1},
+        ),
+        (
+            "tiny/tiny_dynamic.tflite",
+            (-1, 16, 16, 8),
+            (-1, 16),
+            {"CONV_2D": 2, "FULLY_CONNECTED": 1, "MEAN": 1, "SOFTMAX": 1},
+        ),
     ],
 )
 def test_inputs_outputs_and_census(
@@ -66,6 +113,40 @@ def test_inputs_outputs_and_census(
     assert [(tensor.shape, tensor.dtype) for tensor in found.outputs] == [(output_shape, "float32")]
     assert list(found.op_counts().items()) == list(counts.items())
     assert [op.index for op in found.ops] == list(range(sum(counts.values())))
+
+
+def test_two_outputs(models: Path) -> None:
+    found = description(models, "tiny/tiny_resize.tflite")
+    assert [(tensor.shape, tensor.dtype) for tensor in found.outputs] == [
+        ((1, 16), "float32"),
+        ((1, 16, 24, 1), "float32"),
+    ]
+    assert found.op_counts() == {
+        "CONV_2D": 5,
+        "PRELU": 4,
+        "CONCATENATION": 1,
+        "FULLY_CONNECTED": 1,
+        "LOGISTIC": 1,
+        "MEAN": 1,
+        "RESIZE_BILINEAR": 1,
+        "RESIZE_NEAREST_NEIGHBOR": 1,
+        "SOFTMAX": 1,
+    }
+
+
+def test_quantised_model(models: Path) -> None:
+    found = description(models, "tiny/tiny_int8.tflite")
+    assert [(tensor.shape, tensor.dtype) for tensor in found.inputs] == [((1, 32, 32, 3), "int8")]
+    assert [(tensor.shape, tensor.dtype) for tensor in found.outputs] == [((1, 16), "int8")]
+    # The input and the output are int8 by themselves, without operators that convert them.
+    assert found.op_counts() == description(models, "tiny/tiny_mobilenet.tflite").op_counts()
+
+
+def test_only_the_batch_of_the_dynamic_model_is_dynamic(models: Path) -> None:
+    found = description(models, "tiny/tiny_dynamic.tflite")
+    fixed = description(models, "tiny/tiny_conv.tflite")
+    assert found.inputs[0].is_dynamic
+    assert [op.output_shape for op in found.ops] == [(-1, *op.output_shape[1:]) for op in fixed.ops]
 
 
 def test_operators_come_in_order_with_their_shapes(models: Path) -> None:
