@@ -70,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = _with_spec(commands.add_parser("run", help="run a spec, or what is left of it, and show its table"), _run)
     run.add_argument("--json", action="store_true", help="print the table as JSON")
+    _allow_hooks(run)
     _with_spec(
         commands.add_parser("validate", help="check a spec and say everything that is wrong with it"),
         _validate,
@@ -80,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     layouts = _with_spec(
         commands.add_parser("layouts", help="show what each variant does to the layouts, without tuning"), _layouts
     )
+    _allow_hooks(layouts)
     layouts.add_argument("--variant", metavar="NAME", help="only this variant")
     layouts.add_argument("--ir", action="store_true", help="show the Relax text before and after as well")
     layouts.add_argument("--json", action="store_true", help="print it as JSON")
@@ -105,6 +107,22 @@ def _with_spec(parser: argparse.ArgumentParser, command: Any) -> argparse.Argume
     return parser
 
 
+def _allow_hooks(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--allow-hooks",
+        action="append",
+        default=[],
+        metavar="PREFIX",
+        help="let hooks of the spec run whose package.module:function begins so",
+    )
+
+
+def _allowed(options: argparse.Namespace) -> tuple[str, ...]:
+    from layoutlab.settings import allowed_hooks
+
+    return (*options.allow_hooks, *allowed_hooks())
+
+
 def _load(options: argparse.Namespace) -> Any:
     from layoutlab.spec.load import find_spec, load_spec
 
@@ -117,7 +135,7 @@ def _run(options: argparse.Namespace) -> int:
     from layoutlab.progress import Progress
 
     with Progress() as progress:
-        comparison = run_experiment(loaded, options.results, progress)
+        comparison = run_experiment(loaded, options.results, progress, _allowed(options))
     _show(comparison, options)
     return int(comparison.exit_code)
 
@@ -165,7 +183,7 @@ def _layouts(options: argparse.Namespace) -> int:
         loaded = _only(loaded, options.variant)
     failed, data = False, {}
     with Progress() as progress:
-        for name, found in find_layouts(loaded, progress):
+        for name, found in find_layouts(loaded, _allowed(options), progress):
             failed = failed or isinstance(found, Exception)
             if options.json:
                 data[name] = {"error": str(found)} if isinstance(found, Exception) else to_json(found)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +35,7 @@ from layoutlab.report.files import write_results
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
-from layoutlab.variants import compile_job, users_hook, worker_environment
+from layoutlab.variants import compile_job, require_allowed, users_hook, worker_environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,7 @@ class Run:
     model: Path
     model_sha256: str
     choice: Choice
+    allowed: tuple[str, ...]
 
     @property
     def spec(self) -> Spec:
@@ -64,15 +65,18 @@ class Run:
         return self.store.folder / "logs" / f"{name}.log"
 
 
-def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress) -> Comparison:
+def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowed: Sequence[str] = ()) -> Comparison:
     """Run the spec, or what is left of it, and write the table under `results/<name>/`.
+
+    `allowed` are the prefixes under which users' own hooks may run.
 
     A variant that fails costs its own row; what fails before the first variant (the model, the device, TFLite
     itself) raises the error.
     """
+    require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
-        run = _begin(loaded, model, store, progress)
+        run = _begin(loaded, model, store, progress, tuple(allowed))
         reference = _run_baseline(run)
         artifacts = {}
         for number, variant in enumerate(run.spec.variants, 1):
@@ -91,7 +95,7 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress) -> Com
     return comparison
 
 
-def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progress) -> Run:
+def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progress, allowed: tuple[str, ...]) -> Run:
     """The device and the inputs; what the run depends on is recorded."""
     choice = choose(loaded.spec, lambda: _host_target(store))
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
@@ -102,6 +106,7 @@ def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progres
         model=model.path,
         model_sha256=model.sha256,
         choice=choice,
+        allowed=allowed,
     )
     store.append(
         "run",
@@ -168,9 +173,10 @@ def _artifact_runner(run: Run, artifact: Artifact) -> dict[str, Any]:
 
 def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
     """Import, change layouts, tune and build one variant, unless that is done already."""
-    key = _variant_key(run, variant)
+    hook_sha256 = _hook_sha256(run, variant)
+    key = _variant_key(run, variant, hook_sha256)
     trials = run.spec.tuning.trials if variant.tune else 0
-    run.store.append("uses", variant=variant.name, built=key)
+    run.store.append("uses", variant=variant.name, built=key, hook_sha256=hook_sha256)
     built = run.store.find("built", key=key, trials=trials)
     if built:
         artifact = from_json(Artifact, built["artifact"])
@@ -178,7 +184,7 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
             return artifact
     folder = run.store.folder / f"{variant.name}-{key}"
     folder.mkdir(exist_ok=True)
-    job = compile_job(run.loaded, variant, run.model, run.choice.target, folder)
+    job = compile_job(run.loaded, variant, run.model, run.choice.target, folder, run.allowed)
     line = TuningLine(heading)
 
     def on_event(event: dict[str, Any]) -> None:
@@ -201,18 +207,25 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
     return artifact
 
 
-def _variant_key(run: Run, variant: VariantSpec) -> str:
-    """What a variant's records and library depend on; the number of trials is left out, so that it can grow."""
-    hook = variant.alter_op_layout
-    source, users = None, users_hook(variant)
-    if users is not None:
-        source = run_job(
+def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:
+    """Hash of the source of a user's own hook."""
+    name = users_hook(variant)
+    if name is None:
+        return None
+    return str(
+        run_job(
             "hash_hook",
-            {"name": users},
+            {"name": name, "allowed": run.allowed},
             log=run.log(variant.name),
             environment=worker_environment(run.loaded),
             timeout_s=60,
         )
+    )
+
+
+def _variant_key(run: Run, variant: VariantSpec, hook_sha256: str | None) -> str:
+    """What a variant's records and library depend on; the number of trials is left out, so that it can grow."""
+    hook = variant.alter_op_layout
     tuning = run.spec.tuning.model_dump(exclude={"trials"}) if variant.tune else None
     return _hash(
         {
@@ -222,7 +235,7 @@ def _variant_key(run: Run, variant: VariantSpec) -> str:
             "versions": versions(),
             "convert_layout": variant.convert_layout,
             "hook": hook.model_dump(exclude_none=True) if hook else None,
-            "hook_source": source,
+            "hook_sha256": hook_sha256,
             "tuning": tuning,
             "pack_weights": run.spec.tuning.pack_weights,
         }

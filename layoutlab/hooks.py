@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from layoutlab.errors import UsageError
@@ -213,11 +213,18 @@ def for_layout(layout: str) -> Hook:
 BUILT_IN: dict[str, Hook] = {"keep": keep, "nhwc": nhwc, "nchw": nchw}
 
 
-def resolve(name: str) -> Hook:
+def is_allowed(name: str, prefixes: Sequence[str]) -> bool:
+    """Whether a dotted name, or `module:function`, lies under one of the prefixes."""
+    dotted = name.replace(":", ".") + "."
+    return any(prefix and dotted.startswith(prefix.replace(":", ".").rstrip(".") + ".") for prefix in prefixes)
+
+
+def resolve(name: str, allowed: Sequence[str] = ()) -> Hook:
     """The hook a name stands for: a built-in without options, or `package.module:function` of the user's code.
 
-    Raises UsageError when there is no such hook. Importing a user's hook runs the user's code: only worker
-    processes call this.
+    Raises UsageError when there is no such hook, or when it is not under one of the `allowed` prefixes: by its name,
+    and again by the module that really defines it, which an innocent name may only have imported. Importing a
+    user's hook runs the user's code: only worker processes call this.
     """
     if name in BUILT_IN:
         return BUILT_IN[name]
@@ -225,6 +232,8 @@ def resolve(name: str) -> Hook:
     if not function_name:
         known = ", ".join([*BUILT_IN, "nchwc"])
         raise UsageError(f'unknown hook "{name}": expected one of {known}, or package.module:function')
+    if not is_allowed(name, allowed):
+        raise UsageError(not_allowed(name))
     try:
         hook = getattr(importlib.import_module(module_name), function_name)
     except ImportError as error:
@@ -233,8 +242,20 @@ def resolve(name: str) -> Hook:
         raise UsageError(f'hook "{name}": module {module_name} has no function {function_name}') from error
     if not callable(hook):
         raise UsageError(f'hook "{name}": {function_name} is not a function')
+    home = getattr(hook, "__module__", None) or type(hook).__module__
+    if not is_allowed(home, [*allowed, module_name]):
+        raise UsageError(f'hook "{name}" is defined in {home}, which is not allowed: allow it by that name')
     found: Hook = hook
     return found
+
+
+def not_allowed(name: str) -> str:
+    """What to say about a hook that nobody allowed."""
+    module = name.partition(":")[0]
+    return (
+        f'hook "{name}" is code that the spec wants to run, and it is not allowed yet. If you trust it, say '
+        f'--allow-hooks {module}, or put allow-hooks = ["{module}"] under [tool.layoutlab] in pyproject.toml'
+    )
 
 
 def source_sha256(hook: Hook) -> str:

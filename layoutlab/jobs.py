@@ -34,12 +34,12 @@ def preflight(report: Any, path: str) -> dict[str, Any]:
     return to_json(check(Path(path).read_bytes()))
 
 
-def hash_hook(report: Any, name: str) -> str:
+def hash_hook(report: Any, name: str, allowed: list[str]) -> str:
     """Hash of the source of a user's hook, which is imported for it."""
     from layoutlab import hooks
 
     report("stage", name="hook")
-    return hooks.source_sha256(hooks.resolve(name))
+    return hooks.source_sha256(hooks.resolve(name, allowed))
 
 
 def compile_variant(report: Any, job: dict[str, Any]) -> dict[str, Any]:

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from layoutlab.engine.base import CompileJob, HookOptions, TuningOptions
+from layoutlab.errors import UsageError
+from layoutlab.hooks import is_allowed, not_allowed
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import VariantSpec
 
 
 def compile_job(
-    loaded: LoadedSpec, variant: VariantSpec, model: Path, target: dict[str, Any], folder: Path
+    loaded: LoadedSpec,
+    variant: VariantSpec,
+    model: Path,
+    target: dict[str, Any],
+    folder: Path,
+    allowed: Sequence[str],
 ) -> CompileJob:
     """The job that compiles `variant` of the model for `target` (TVM's dict form), keeping its files in `folder`."""
     return CompileJob(
@@ -20,13 +28,13 @@ def compile_job(
         target=target,
         folder=str(folder.resolve()),
         convert_layout=variant.convert_layout,
-        hook=hook_options(variant),
+        hook=hook_options(variant, allowed),
         tune=variant.tune,
         tuning=TuningOptions(**loaded.spec.tuning.model_dump()),
     )
 
 
-def hook_options(variant: VariantSpec) -> HookOptions | None:
+def hook_options(variant: VariantSpec, allowed: Sequence[str]) -> HookOptions | None:
     """The variant's hook with its options; None without one."""
     hook = variant.alter_op_layout
     if hook is None:
@@ -37,6 +45,7 @@ def hook_options(variant: VariantSpec) -> HookOptions | None:
         block=hook.block,
         pad=hook.channels == "pad",
         rules=None if hook.rules is None else tuple(rule.to_rule() for rule in hook.rules),
+        allowed=tuple(allowed),
     )
 
 
@@ -44,6 +53,15 @@ def users_hook(variant: VariantSpec) -> str | None:
     """`package.module:function` when the variant's hook is the user's own code."""
     hook = variant.alter_op_layout
     return hook.hook if hook is not None and hook.hook is not None and ":" in hook.hook else None
+
+
+def require_allowed(loaded: LoadedSpec, allowed: Sequence[str]) -> None:
+    """Raise UsageError, naming each, when the spec has hooks that nobody allowed to run."""
+    refused = [
+        name for variant in loaded.spec.variants if (name := users_hook(variant)) and not is_allowed(name, allowed)
+    ]
+    if refused:
+        raise UsageError("\n".join(not_allowed(name) for name in dict.fromkeys(refused)))
 
 
 def worker_environment(loaded: LoadedSpec) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import json
 import os
 import shutil
@@ -35,8 +36,8 @@ def write(folder: Path, variants: list[str], trials: int = 8, model: str = "tiny
     shutil.copy(TINY / f"{model}.tflite", folder / "model.tflite")
 
 
-def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(RUN, cwd=folder, capture_output=True, text=True, timeout=300)
+def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*RUN, *options], cwd=folder, capture_output=True, text=True, timeout=300)
 
 
 def rows(folder: Path) -> dict[str, dict[str, str]]:
@@ -132,7 +133,12 @@ def test_a_hook_that_fails_costs_its_own_variant(tmp_path):
         ],
     )
     (tmp_path / "my_hooks.py").write_text(HOOKS)
-    done = run(tmp_path)
+    refused = run(tmp_path)
+    assert refused.returncode == 2
+    assert 'hook "my_hooks:raises" is code that the spec wants to run, and it is not allowed yet' in refused.stderr
+    assert not (tmp_path / "results").exists()
+
+    done = run(tmp_path, "--allow-hooks", "my_hooks")
     assert done.returncode == 1
     assert "Traceback" not in done.stdout + done.stderr
     found = rows(tmp_path)
@@ -161,9 +167,13 @@ def test_a_hook_that_fails_costs_its_own_variant(tmp_path):
             "{name: raises, alter_op_layout: my_hooks:raises, tune: false}",
         ],
     )
+    (tmp_path / "pyproject.toml").write_text('[tool.layoutlab]\nallow-hooks = ["my_hooks"]\n')
     done = run(tmp_path)
     assert done.returncode == 0
     assert rows(tmp_path)["raises"]["conv_layouts"] == "2 NHWC"
+    page = (tmp_path / "results" / "x" / "table.md").read_text()
+    sha256 = hashlib.sha256((tmp_path / "my_hooks.py").read_bytes()).hexdigest()
+    assert f"- hook of raises: file with sha256 {sha256}" in page.splitlines()
 
 
 def test_wrong_outputs_are_never_ranked(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from layoutlab import hooks
 from layoutlab.errors import UsageError
 from layoutlab.hooks import Conv, ConvLayout, Rule
+from layoutlab.settings import allowed_hooks
 
 
 def conv(in_channels=16, out_channels=32, groups=1, kernel=(3, 3), layout="NCHW") -> Conv:
@@ -151,7 +152,7 @@ def test_a_layout_is_named_by_its_data_and_by_both_where_they_differ():
 )
 def test_what_is_wrong_with_a_hook_is_said(name, message):
     with pytest.raises(UsageError) as caught:
-        hooks.resolve(name)
+        hooks.resolve(name, ["no_such_module", "json", "layoutlab"])
     assert str(caught.value) == message
 
 
@@ -159,11 +160,64 @@ def test_a_users_hook_is_found_and_its_source_is_hashed(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     source = tmp_path / "my_hooks.py"
     source.write_text("def mine(conv):\n    return None\n")
-    hook = hooks.resolve("my_hooks:mine")
+    hook = hooks.resolve("my_hooks:mine", ["my_hooks"])
     assert hook(conv()) is None
     before = hooks.source_sha256(hook)
     source.write_text("def mine(conv):\n    return 1\n")
     assert hooks.source_sha256(hook) != before
+
+
+NOT_ALLOWED = (
+    'hook "my_hooks:mine" is code that the spec wants to run, and it is not allowed yet. If you trust it, say '
+    '--allow-hooks my_hooks, or put allow-hooks = ["my_hooks"] under [tool.layoutlab] in pyproject.toml'
+)
+
+
+def test_a_users_hook_is_not_even_imported_unless_it_is_allowed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_hooks.py").write_text("raise SystemExit('imported')")
+    for allowed in ([], ["my"], ["my_hooks.mine.deeper"], ["other"], [""]):
+        with pytest.raises(UsageError) as caught:
+            hooks.resolve("my_hooks:mine", allowed)
+        assert str(caught.value) == NOT_ALLOWED
+
+
+def test_an_allowed_name_does_not_smuggle_in_what_others_define(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "innocent.py").write_text("from os import system as choose\n")
+    with pytest.raises(UsageError, match=r'hook "innocent:choose" is defined in posix, which is not allowed'):
+        hooks.resolve("innocent:choose", ["innocent"])
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "expected"),
+    [
+        ("a.b:f", "a", True),
+        ("a.b:f", "a.b", True),
+        ("a.b:f", "a.b:f", True),
+        ("a.b:f", "a.b.", True),
+        ("a.bc:f", "a.b", False),
+        ("a.b:f", "a.b:g", False),
+        ("a.b:f", "", False),
+    ],
+)
+def test_prefixes_end_at_dots(name, prefix, expected):
+    assert hooks.is_allowed(name, [prefix]) is expected
+
+
+def test_what_pyproject_allows(tmp_path):
+    path = tmp_path / "pyproject.toml"
+    assert allowed_hooks(path) == ()
+    path.write_text("[tool.other]\n")
+    assert allowed_hooks(path) == ()
+    path.write_text('[tool.layoutlab]\nallow-hooks = ["a", "b.c"]\n')
+    assert allowed_hooks(path) == ("a", "b.c")
+    path.write_text('[tool.layoutlab]\nallow-hooks = "a"\n')
+    with pytest.raises(UsageError, match=r"""expected a list such as \["my_hooks"\], found 'a'"""):
+        allowed_hooks(path)
+    path.write_text("[tool")
+    with pytest.raises(UsageError, match="cannot read"):
+        allowed_hooks(path)
 
 
 def test_hooks_import_nothing_heavy():

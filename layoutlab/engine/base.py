@@ -85,13 +85,17 @@ class Artifact:
 
 @dataclass(frozen=True, kw_only=True)
 class HookOptions:
-    """A hook as a spec gives it: its name with the options of nchwc, or a table of rules."""
+    """A hook as a spec gives it: its name with the options of nchwc, or a table of rules.
+
+    `allowed` are the prefixes under which a user's own hook may live.
+    """
 
     label: str
     name: str | None
     block: int | Literal["auto"] | None = None
     pad: bool = False
     rules: tuple[Rule, ...] | None = None
+    allowed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

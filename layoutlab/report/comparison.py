@@ -56,7 +56,10 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """A finished comparison: its rows in the order of the spec, TFLite last, and everything to repeat it."""
+    """A finished comparison: its rows in the order of the spec, TFLite last, and everything to repeat it.
+
+    `hooks` are the sha256 of the files that define users' own hooks, by variant.
+    """
 
     name: str
     description: str | None
@@ -67,6 +70,7 @@ class Comparison:
     check: dict[str, Any]
     measure: dict[str, Any]
     conditions: dict[str, Any]
+    hooks: dict[str, str]
     samples_ms: dict[str, list[list[float]]]
 
     @property
@@ -105,6 +109,7 @@ def compare(store: Store) -> Comparison:
         check=spec.check.model_dump(),
         measure=spec.measure.model_dump(),
         conditions=_conditions(taken),
+        hooks={e["variant"]: e["hook_sha256"] for e in events if e["kind"] == "uses" and e.get("hook_sha256")},
         samples_ms=samples,
     )
 

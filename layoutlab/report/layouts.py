@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,18 +15,21 @@ from layoutlab.model.resolve import resolve_model
 from layoutlab.process import run_job
 from layoutlab.progress import Progress
 from layoutlab.spec.load import LoadedSpec
-from layoutlab.variants import compile_job, worker_environment
+from layoutlab.variants import compile_job, require_allowed, worker_environment
 
 
-def find_layouts(loaded: LoadedSpec, progress: Progress) -> Iterator[tuple[str, LayoutReport | StageError]]:
-    """For each variant what it does, or why it cannot be done."""
+def find_layouts(
+    loaded: LoadedSpec, allowed: Sequence[str], progress: Progress
+) -> Iterator[tuple[str, LayoutReport | StageError]]:
+    """For each variant what it does, or why it cannot be done. `allowed` are prefixes of users' hooks."""
+    require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
     with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder:
         log = Path(folder) / "layouts.log"
         target = _target(loaded, log)
         for variant in loaded.spec.variants:
             progress.show(f"{variant.name}: layouts")
-            job = compile_job(loaded, variant, model.path, target, Path(folder))
+            job = compile_job(loaded, variant, model.path, target, Path(folder), allowed)
             try:
                 value = run_job("lay_out", {"job": to_json(job)}, log=log, environment=worker_environment(loaded))
             except StageError as error:

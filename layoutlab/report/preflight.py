@@ -32,20 +32,19 @@ def check_import(path: Path) -> Preflight:
         except StageError as error:
             if error.stage != "import":
                 raise StageError(error.stage, error.cause) from None  # the log goes with the folder
-            raise ModelError(f"{path}: TVM's importer does not survive this model: {error.cause}") from None
+            raise ModelError(f"{path}: it cannot be imported: TVM's importer failed: {error.cause}") from None
     return from_json(Preflight, value)
 
 
 def preflight_text(path: Path, found: Preflight) -> str:
     """One line for a model that can be imported; else every problem, under its reason."""
     if found.is_importable:
-        return f"{path}: fine, {_operators(found)}; {_tensors('input', found.inputs)}; " + _tensors(
-            "output", found.outputs
-        )
+        parts = [_operators(found), _tensors("input", found.inputs), _tensors("output", found.outputs)]
+        return f"{path}: fine, {'; '.join(parts)}"
     count = len(found.problems)
-    lines = [f"{path}: TVM cannot import it, {count} problem{'s' if count > 1 else ''}"]
+    lines = [f"{path}: it cannot be imported: {count} problem{'s' if count > 1 else ''}"]
     for reason, problems in by_reason(found.problems).items():
-        lines += ["", *(problem.place() for problem in problems), f"  {reason}"]
+        lines += ["", f"{reason}:", *(f"  {problem.place()}" for problem in problems)]
     return "\n".join(lines)
 
 

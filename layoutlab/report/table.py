@@ -164,6 +164,7 @@ def _footer(comparison: Comparison) -> list[str]:
         f"seed {check['seed']}",
         f"conditions: load up to {_known(conditions['load_1min_max'])}, governor {_known(conditions['governors'])}, "
         f"frequency {_known(conditions['frequency_khz'])} kHz",
+        *(f"hook of {variant}: file with sha256 {sha256}" for variant, sha256 in comparison.hooks.items()),
     ]
 
 

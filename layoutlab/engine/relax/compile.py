@@ -98,7 +98,7 @@ def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
     if options.rules is not None:
         return hooks.Table(options.rules)
     if options.name != "nchwc":
-        return hooks.resolve(str(options.name))
+        return hooks.resolve(str(options.name), options.allowed)
     block = options.block
     if not isinstance(block, int):
         block = max(2, int(tvm.target.codegen.llvm_get_vector_width(target)) // 32)

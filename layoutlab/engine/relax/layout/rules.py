@@ -35,7 +35,7 @@ _REDUCTIONS = frozenset({"mean", "sum", "max", "min", "prod"})
 # put an infinity there, and the next convolution would multiply it by a zero weight to NaN.
 _SAFE_ON_PADDING = frozenset(
     {"abs", "add", "ceil", "clip", "floor", "maximum", "minimum", "multiply", "negative", "nn.leakyrelu", "nn.relu"}
-    | {"round", "sigmoid", "sign", "subtract", "tanh"}
+    | {"round", "sigmoid", "sign", "subtract", "tanh", "quantize", "dequantize"}
 )
 
 
@@ -209,9 +209,6 @@ def _softmax(graph: Graph, call: relax.Call, name: str) -> Made:
 
 def _resize(graph: Graph, call: relax.Call, name: str) -> Made:
     storage = graph.storage(call.args[0])
-    if storage.split is not None:
-        # TVM has no packed resize: unpacked, in the same order.
-        storage = Storage(storage.order)
     attrs = call.attrs
     made = relax.op.image.resize2d(
         graph.get(call.args[0], storage, name),
@@ -227,6 +224,13 @@ def _resize(graph: Graph, call: relax.Call, name: str) -> Made:
         out_dtype=attrs.out_dtype or None,
     )
     return made, storage
+
+
+def _quantize(graph: Graph, call: relax.Call, name: str) -> Made:
+    """quantize and dequantize with one scale for the whole tensor; with a scale per channel they stay as imported."""
+    if any(math.prod(static_shape(parameter)) != 1 for parameter in call.args[1:]):
+        return None
+    return _unary(graph, call, name)
 
 
 def _concat(graph: Graph, call: relax.Call, name: str) -> Made:
@@ -267,4 +271,6 @@ _RULES: dict[str, Callable[[Graph, relax.Call, str], Made]] = {
     "nn.softmax": _softmax,
     "image.resize2d": _resize,
     "concat": _concat,
+    "quantize": _quantize,
+    "dequantize": _quantize,
 }
