@@ -78,6 +78,12 @@ def _parser() -> argparse.ArgumentParser:
     _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
     report = _with_spec(commands.add_parser("report", help="rebuild the table of a finished run"), _report)
     report.add_argument("--json", action="store_true", help="print the table as JSON")
+    _with_spec(
+        commands.add_parser(
+            "winners", help="which layout wins each convolution of a finished run, and what mixing costs"
+        ),
+        _winners,
+    )
     layouts = _with_spec(
         commands.add_parser("layouts", help="show what each variant does to the layouts, without tuning"), _layouts
     )
@@ -192,6 +198,18 @@ def _layouts(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(data, indent=1))
     return EXIT_VARIANT_FAILED if failed else EXIT_OK
+
+
+def _winners(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    from layoutlab.progress import Progress
+    from layoutlab.report.winners import find_winners, winners_text
+    from layoutlab.store import Store
+
+    with Progress() as progress, Store(options.results / "runs" / loaded.spec.name) as store:
+        found = find_winners(loaded, store, progress)
+    print(winners_text(loaded.spec.name, found), end="")
+    return EXIT_OK
 
 
 def _only(loaded: Any, name: str) -> Any:

@@ -56,6 +56,21 @@ def lay_out(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     return to_json(relax_compile.lay_out(from_json(CompileJob, job), report)[1])
 
 
+def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """What a variant does to the layouts, and the time its transforms take, each measured alone."""
+    from layoutlab.engine.relax import compile as relax_compile
+    from layoutlab.engine.relax.layout.cost import time_transforms
+    from layoutlab.engine.relax.tvm_cpu import tvm
+
+    described = from_json(CompileJob, job)
+    converted, layouts = relax_compile.lay_out(described, report)
+    report("stage", name="measure")
+    return {
+        "layouts": to_json(layouts),
+        "transform_us": time_transforms(converted, tvm.target.Target(described.target)),
+    }
+
+
 def compute_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
     """Run every input set of the file `inputs` and write the results to the file `outputs`."""
     from layoutlab.device.runners import open_runner
@@ -91,6 +106,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "hash_hook": hash_hook,
     "compile_variant": compile_variant,
     "lay_out": lay_out,
+    "mix_layouts": mix_layouts,
     "compute_outputs": compute_outputs,
     "take_samples": take_samples,
 }

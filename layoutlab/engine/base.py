@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
@@ -71,6 +71,7 @@ class TaskCoverage:
 class Artifact:
     """A built variant: the shared library, and what went into it.
 
+    `conv_us` has for each of `convs` the best time of its function in the tuning records, None where it is untuned.
     `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it.
     """
 
@@ -78,7 +79,9 @@ class Artifact:
     sha256: str
     census_before: Census
     census_after: Census
-    tasks: tuple[TaskCoverage, ...] = field(default=())
+    tasks: tuple[TaskCoverage, ...] = ()
+    convs: tuple[ConvReport, ...] = ()
+    conv_us: tuple[float | None, ...] = ()
     tune_s: float = 0.0
     build_s: float = 0.0
 

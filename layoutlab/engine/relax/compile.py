@@ -25,7 +25,7 @@ from layoutlab.engine.relax.layout.census import take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
-from layoutlab.engine.relax.tune.records import coverage, open_database
+from layoutlab.engine.relax.tune.records import conv_times_us, coverage, open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
@@ -56,6 +56,8 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         census_before=layouts.census_before,
         census_after=layouts.census_after,
         tasks=tuple(tasks),
+        convs=layouts.convs,
+        conv_us=tuple(conv_times_us(database, lowered)),
         tune_s=tune_s,
         build_s=time.monotonic() - started,
     )

@@ -8,6 +8,7 @@ on. A model without problems was therefore imported, operator by operator, just 
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -22,21 +23,24 @@ from layoutlab.engine.preflight import Preflight, Problem
 from layoutlab.errors import ModelError
 from layoutlab.model.describe import STAGE, TensorInfo, describe
 
-# The dtypes an input can have in Relax, by the schema's names.
+# The dtypes an input can have in Relax, by the schema's names; complex64 becomes pairs of float32.
 _INPUT_DTYPES = frozenset(
-    "float32 float16 int8 int16 int32 int64 uint8 uint32 uint64 bool complex64".split()  # complex as pairs of floats
+    {"float32", "float16", "int8", "int16", "int32", "int64", "uint8", "uint32", "uint64", "bool", "complex64"}
 )
 
 _SPARSE = (
-    "its weights are stored sparse, and TVM's importer reads dense weights only; convert the model without sparsity, "
-    "or densify its weights before converting"
+    "the weights are stored sparse, in a form TVM's importer does not read; convert the model without sparsity, "
+    "or make its weights dense before converting"
 )
 _DYNAMIC_RANGE = (
-    "its weights are quantised but its data is not (dynamic-range quantisation), which TVM's importer does not read; "
+    "the weights are quantised but the data is not (dynamic-range quantisation), which TVM's importer does not read; "
     "convert the model in float, or with full integer quantisation"
 )
-_FLEX = "it is TensorFlow's own operator; convert the model with TFLite's builtin operators only (no SELECT_TF_OPS)"
-_CUSTOM = "TVM's importer knows no custom operator of this name; build the model without it"
+_FLEX = "the operator is TensorFlow's own; convert the model with TFLite's builtin operators only (no SELECT_TF_OPS)"
+_CUSTOM = "TVM's importer has no converter for custom operators; build the model without this one"
+
+# TVM quotes whole shapes and expressions; the first of so many characters say enough.
+_LONGEST_MESSAGE = 300
 
 _NO_STATE = "make the model's variables constants before converting (freeze it)"
 _NO_CONTROL_FLOW = "convert the model without control flow"
@@ -59,8 +63,12 @@ def preflight(data: bytes) -> Preflight:
     Raises ModelError for bytes that are no well-formed TFLite model.
     """
     description = describe(data)
-    _require_whole_buffers(data)
-    problems = [*_input_problems(description.inputs), *_walk(_with_known_inputs(data, description.inputs))]
+    _require_well_formed(data)
+    problems = [
+        *_input_problems(description.inputs),
+        *name_problems(data),
+        *_walk(_with_known_inputs(data, description.inputs)),
+    ]
     return Preflight(
         inputs=description.inputs,
         outputs=description.outputs,
@@ -71,19 +79,22 @@ def preflight(data: bytes) -> Preflight:
 
 def one_line(error: Exception) -> str:
     """The error's class and message on one line; without a message, the source line that raised it."""
-    message = " ".join(str(error).split())
+    message = " ".join(str(error).split()).rstrip(".")
+    if len(message) > _LONGEST_MESSAGE:
+        message = message[:_LONGEST_MESSAGE] + " ..."
     if not message:
         frames = traceback.extract_tb(error.__traceback__)
         message = f"no message, raised by `{frames[-1].line}`" if frames else "no message"
     return f"{type(error).__name__}: {message}"
 
 
-def _require_whole_buffers(data: bytes) -> None:
-    """Raise ModelError when the data of some tensor lies outside of the file, as in one cut short."""
+def _require_well_formed(data: bytes) -> None:
+    """Raise ModelError when the names or the data of some tensor lie outside of the file, as in one cut short."""
     model = tflite.Model.GetRootAs(data, 0)
     try:
         for number in range(model.BuffersLength()):
             model.Buffers(number).DataAsNumpy()
+        name_problems(data)  # goes over every tensor and operator of every subgraph
     except Exception as error:
         raise ModelError(f"{STAGE}: the file is malformed ({type(error).__name__}: {error})") from error
 
@@ -92,15 +103,41 @@ def _input_problems(inputs: Sequence[TensorInfo]) -> list[Problem]:
     problems = []
     for tensor in inputs:
         if tensor.dtype not in _INPUT_DTYPES:
-            reason = f"its dtype is {tensor.dtype}, which Relax has no inputs of; convert the model with a numeric input"
+            reason = f"TVM's importer takes no input of dtype {tensor.dtype}; build the model with a numeric input"
             problems.append(Problem(input=tensor.name, reason=reason))
         if tensor.is_dynamic:
             reason = (
-                f"its shape {list(tensor.shape)} is dynamic; convert the model with every dimension bound (batch 1), "
+                f"the shape {list(tensor.shape)} is dynamic; convert the model with every dimension bound (batch 1), "
                 "since layouts are chosen for fixed shapes"
             )
             problems.append(Problem(input=tensor.name, reason=reason))
     return problems
+
+
+def name_problems(data: bytes) -> list[Problem]:
+    """At most one problem: tensors with the same name, one of which is computed.
+
+    TVM's importer keeps computed tensors by their names, so it would read one for the other without a word.
+    """
+    model = tflite.Model.GetRootAs(data, 0)
+    alike = [name for number in range(model.SubgraphsLength()) for name in _ambiguous_names(model.Subgraphs(number))]
+    if not alike:
+        return []
+    others = f" (and {len(alike) - 1} other names are not unique either)" if len(alike) > 1 else ""
+    reason = (
+        f'several tensors are named "{alike[0]}"{others}, and TVM\'s importer tells tensors apart by their names; '
+        "convert the model with a name of its own for each tensor"
+    )
+    return [Problem(reason=reason)]
+
+
+def _ambiguous_names(graph: Any) -> list[str]:
+    computed = {graph.Inputs(i) for i in range(graph.InputsLength())}
+    for op in map(graph.Operators, range(graph.OperatorsLength())):
+        computed.update(op.Outputs(i) for i in range(op.OutputsLength()))
+    names = [graph.Tensors(i).Name() for i in range(graph.TensorsLength())]
+    counts = Counter(name for name in names if name is not None)  # TVM makes up a name of its own where there is none
+    return sorted({names[i].decode(errors="replace") for i in computed if counts[names[i]] > 1})
 
 
 def _with_known_inputs(data: bytes, inputs: Sequence[TensorInfo]) -> bytes:
@@ -135,8 +172,10 @@ def _walk(data: bytes) -> list[Problem]:
     return problems
 
 
-class _CollectingConverter(OperatorConverter):  # type: ignore[misc]  # TVM has no types
+class _CollectingConverter(OperatorConverter):
     """Converts what can be converted, and writes down the rest in `problems`, which all subgraphs share."""
+
+    subgraph: Any
 
     def __init__(
         self,
@@ -150,11 +189,11 @@ class _CollectingConverter(OperatorConverter):  # type: ignore[misc]  # TVM has 
         super().__init__(model, subgraph, exp_tab, ctx, conversion_state)
         # TVM makes the converters of nested subgraphs itself, and hands on nothing but this state.
         self._problems: list[Problem] = self.conversion_state.setdefault("problems", problems)
-        # Output tensor -> index of the operator it could not be got from.
+        # Output tensors that are zeros in place of values -> index of the operator that would have computed them.
         self._placeholders: dict[int, int] = {}
 
     def check_unsupported_ops(self) -> None:
-        """Nothing: each operator is checked when its turn comes, so that all of them have one."""
+        """Check nothing yet: each operator is checked when its turn comes."""
 
     def convert_op_to_relax(self) -> None:
         """Convert each operator by itself."""
@@ -191,11 +230,11 @@ class _CollectingConverter(OperatorConverter):  # type: ignore[misc]  # TVM has 
         if type_.startswith("CUSTOM:"):
             return _CUSTOM
         if type_ not in self.convert_map:
-            return "TVM's importer has no converter for this operator; build the model without it"
+            return f"TVM's importer has no converter for {type_}; build the model without it"
         if not isinstance(error, tvm.error.OpNotImplemented):
             return f"TVM's importer fails with {one_line(error)}"
         # What is left are quantised operators: it is either the weights alone, or also the data.
-        data = [tensor for tensor in (*self.get_input_tensors(op)[:1], *self.get_output_tensors(op))]
+        data = [*self.get_input_tensors(op)[:1], *self.get_output_tensors(op)]
         if not any(tensor.qnn_params for tensor in data):
             return _DYNAMIC_RANGE
         return f"TVM's importer has no quantised {type_}; convert the model in float"

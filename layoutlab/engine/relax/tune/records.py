@@ -7,8 +7,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
+
 from layoutlab.engine.base import TaskCoverage
-from layoutlab.engine.relax.tvm_cpu import meta_schedule
+from layoutlab.engine.relax.layout.plan import op_name
+from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
 # MetaSchedule stores a failed candidate with this time.
 FAILED_S = 1e10
@@ -53,16 +56,14 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-def trial_times(
-    database: meta_schedule.database.Database, tasks: Sequence[meta_schedule.ExtractedTask]
-) -> list[list[float]]:
-    """Seconds of every trial of each task, in the order given; failed ones are FAILED_S."""
+def trial_times(database: meta_schedule.database.Database, workloads: Sequence[tvm.IRModule]) -> list[list[float]]:
+    """Seconds of every trial of each workload, in the order given; failed ones are FAILED_S."""
     records = database.get_all_tuning_records()
     found = []
-    for task in tasks:
+    for mod in workloads:
         times: list[float] = []
-        if database.has_workload(task.dispatched[0]):
-            workload = database.commit_workload(task.dispatched[0])
+        if database.has_workload(mod):
+            workload = database.commit_workload(mod)
             times = [_seconds(record) for record in records if record.workload.same_as(workload)]
         found.append(times)
     return found
@@ -72,19 +73,39 @@ def coverage(
     database: meta_schedule.database.Database, tasks: Sequence[meta_schedule.ExtractedTask]
 ) -> list[TaskCoverage]:
     """What was tried for each task, in the order given. Failed candidates are counted, not hidden."""
-    found = []
-    for task, times in zip(tasks, trial_times(database, tasks), strict=True):
-        valid = [time for time in times if time < FAILED_S]
-        found.append(
-            TaskCoverage(
-                name=str(task.task_name),
-                ops=int(task.weight),
-                trials=len(times),
-                failed=len(times) - len(valid),
-                best_us=min(valid) * 1e6 if valid else None,
-            )
+    times = trial_times(database, [task.dispatched[0] for task in tasks])
+    return [
+        TaskCoverage(
+            name=str(task.task_name),
+            ops=int(task.weight),
+            trials=len(seconds),
+            failed=sum(time >= FAILED_S for time in seconds),
+            best_us=_best_us(seconds),
         )
-    return found
+        for task, seconds in zip(tasks, times, strict=True)
+    ]
+
+
+def conv_times_us(database: meta_schedule.database.Database, lowered: tvm.IRModule) -> list[float | None]:
+    """The best measured time of the function that computes each convolution, in execution order, in microseconds.
+
+    The times are those of candidates measured alone, with what is fused into the convolution; None is untuned.
+    """
+    calls = [
+        binding.value
+        for block in lowered["main"].body.blocks
+        for binding in block.bindings
+        if isinstance(binding.value, tvm.relax.Call) and op_name(binding.value) == "call_tir"
+    ]
+    # Our legalisation and TVM's both name the functions of convolutions after them, and fusing keeps the names.
+    functions = [lowered[call.args[0]] for call in calls if "conv2d" in call.args[0].name_hint]
+    workloads = [_normalize_mod(function) for function in functions]
+    return [_best_us(seconds) for seconds in trial_times(database, workloads)]
+
+
+def _best_us(seconds: Sequence[float]) -> float | None:
+    valid = [time for time in seconds if time < FAILED_S]
+    return min(valid) * 1e6 if valid else None
 
 
 def _seconds(record: meta_schedule.database.TuningRecord) -> float:

@@ -42,7 +42,7 @@ def tune(
     searches = [
         TaskSearch(task, target, options, database, cost_model, seed) for task, seed in zip(tasks, seeds, strict=True)
     ]
-    for search, times in zip(searches, trial_times(database, tasks), strict=True):
+    for search, times in zip(searches, trial_times(database, [task.dispatched[0] for task in tasks]), strict=True):
         search.resume(times)
     _show(searches, options, report)
     if _left(searches, options) <= 0 or not searches:
