@@ -27,7 +27,7 @@ from layoutlab.errors import (
     WrongOutputs,
 )
 from layoutlab.model.file import ModelFile
-from layoutlab.model.resolve import resolve_model
+from layoutlab.model.resolve import bind_model, resolve_model
 from layoutlab.process import run_job
 from layoutlab.progress import Progress, TuningLine, duration
 from layoutlab.report.comparison import Comparison, compare
@@ -99,12 +99,13 @@ def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progres
     """The device and the inputs; what the run depends on is recorded."""
     choice = choose(loaded.spec, lambda: _host_target(store))
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
+    bound = bind_model(model, loaded.spec.model.batch, store.folder)
     run = Run(
         loaded=loaded,
         store=store,
         progress=progress,
-        model=model.path,
-        model_sha256=model.sha256,
+        model=bound.path,
+        model_sha256=bound.sha256,
         choice=choice,
         allowed=allowed,
     )
@@ -114,6 +115,7 @@ def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progres
         model=model.path.name,
         model_sha256=model.sha256,
         model_bytes=len(model.data),
+        batch=loaded.spec.model.batch,
         target=choice.target,
         device=choice.device.name,
         device_reason=choice.reason,
@@ -139,8 +141,8 @@ def _write_inputs(run: Run) -> None:
     dynamic = [tensor["name"] for tensor in description["inputs"] if -1 in tensor["shape"]]
     if dynamic:
         raise ModelError(
-            f"{run.model}: input {', '.join(dynamic)} has a dynamic shape; convert the model with every dimension "
-            "bound (batch 1), since layouts are chosen for fixed shapes"
+            f"{run.model}: input {', '.join(dynamic)} has a dynamic shape, and layouts are chosen for fixed ones. "
+            "Bind a dynamic batch with model.batch in the spec; convert the model anew for any other dimension"
         )
     check = run.spec.check
     sets = make_inputs(description["inputs"], run.spec.model.input_range, check.inputs, check.seed)

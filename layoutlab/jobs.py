@@ -34,6 +34,14 @@ def preflight(report: Any, path: str) -> dict[str, Any]:
     return to_json(check(Path(path).read_bytes()))
 
 
+def bind_batch(report: Any, path: str, batch: int, bound: str) -> None:
+    """Write a copy of a .tflite file with its dynamic batch bound."""
+    from layoutlab.model.bind import bind_batch
+
+    report("stage", name="model")
+    Path(bound).write_bytes(bind_batch(Path(path).read_bytes(), batch))
+
+
 def hash_hook(report: Any, name: str, allowed: list[str]) -> str:
     """Hash of the source of a user's hook, which is imported for it."""
     from layoutlab import hooks
@@ -103,6 +111,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "describe_host": describe_host,
     "describe_model": describe_model,
     "preflight": preflight,
+    "bind_batch": bind_batch,
     "hash_hook": hash_hook,
     "compile_variant": compile_variant,
     "lay_out": lay_out,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from layoutlab.errors import ModelError
 from layoutlab.model.file import ModelFile, read_model
+from layoutlab.process import run_job
 from layoutlab.progress import Progress
 from layoutlab.spec.load import LoadedSpec
 
@@ -23,6 +24,19 @@ def resolve_model(loaded: LoadedSpec, progress: Progress) -> ModelFile:
         assert model.build is not None
         path = _build(model.build, loaded.path.parent.resolve() / "models" / "built", progress)
     return read_model(path, model.sha256)
+
+
+def bind_model(model: ModelFile, batch: int | None, folder: Path) -> ModelFile:
+    """The model with its dynamic batch bound, as a copy in `folder`; without a `batch`, the model itself.
+
+    Raises ModelError when the model's batch is not dynamic.
+    """
+    if batch is None:
+        return model
+    bound = folder.resolve() / f"{model.path.stem}-batch{batch}.tflite"
+    arguments = {"path": str(model.path), "batch": batch, "bound": str(bound)}
+    run_job("bind_batch", arguments, log=folder / "logs" / "model.log", timeout_s=120)
+    return read_model(bound)
 
 
 def _build(name: str, folder: Path, progress: Progress) -> Path:

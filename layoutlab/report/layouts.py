@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from layoutlab.engine.base import Census, LayoutReport, from_json, to_json
 from layoutlab.errors import StageError
-from layoutlab.model.resolve import resolve_model
+from layoutlab.model.resolve import bind_model, resolve_model
 from layoutlab.process import run_job
 from layoutlab.progress import Progress
 from layoutlab.spec.load import LoadedSpec
@@ -26,6 +26,7 @@ def find_layouts(
     model = resolve_model(loaded, progress)
     with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder:
         log = Path(folder) / "layouts.log"
+        model = bind_model(model, loaded.spec.model.batch, Path(folder))
         target = _target(loaded, log)
         for variant in loaded.spec.variants:
             progress.show(f"{variant.name}: layouts")

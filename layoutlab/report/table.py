@@ -154,7 +154,7 @@ def _footer(comparison: Comparison) -> list[str]:
     conditions = comparison.conditions
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     return [
-        f"model sha256: {run['model_sha256']}",
+        f"model sha256: {run['model_sha256']}" + (f", batch bound to {run['batch']}" if run.get("batch") else ""),
         f"target: {format_target(run['target'])}",
         f"device: {run['device']}, {run['threads']} thread{'s' if run['threads'] > 1 else ''}",
         f"versions: {versions}",

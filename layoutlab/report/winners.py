@@ -16,7 +16,7 @@ from tabulate import tabulate
 from layoutlab.engine.base import Artifact, ConvReport, HookOptions, LayoutReport, from_json, to_json
 from layoutlab.errors import UsageError
 from layoutlab.hooks import Rule
-from layoutlab.model.resolve import resolve_model
+from layoutlab.model.resolve import bind_model, resolve_model
 from layoutlab.process import run_job
 from layoutlab.progress import Progress
 from layoutlab.spec.load import LoadedSpec
@@ -64,6 +64,7 @@ def find_winners(loaded: LoadedSpec, store: Store, progress: Progress) -> Winner
     model = resolve_model(loaded, progress)
     variant = loaded.spec.variants[0].model_copy(update={"convert_layout": None})
     with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder:
+        model = bind_model(model, loaded.spec.model.batch, Path(folder))
         job = compile_job(loaded, variant, model.path, run["target"], Path(folder), ())
         job = replace(job, hook=HookOptions(label="winners", name=None, rules=rules))
         log = store.folder / "logs" / "winners.log"

@@ -120,6 +120,9 @@ class ModelSpec(_Part):
     )
     build: BuildName | None = Field(default=None, description="A network layoutlab builds, instead of a file.")
     sha256: Sha256 | None = Field(default=None, description="SHA-256 of the .tflite file, in 64 hex digits.")
+    batch: int | None = Field(
+        default=None, ge=1, le=4096, description="Batch to bind, for a model whose batch is dynamic."
+    )
     input_range: InputRange = Field(
         default=(-1.0, 1.0),
         description="Range [low, high] the seeded random inputs are drawn from; low < high.",
