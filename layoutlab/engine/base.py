@@ -50,6 +50,7 @@ class LayoutReport:
     convs: tuple[ConvReport, ...]
     ir_before: str
     ir_after: str
+    dequantised: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +72,7 @@ class TaskCoverage:
 class Artifact:
     """A built variant: the shared library, and what went into it.
 
+    `dequantised` says that a quantised model is computed in float between dequantize and quantize.
     `conv_us` has for each of `convs` the best time of its function in the tuning records, None where it is untuned.
     `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it.
     """
@@ -82,6 +84,7 @@ class Artifact:
     tasks: tuple[TaskCoverage, ...] = ()
     convs: tuple[ConvReport, ...] = ()
     conv_us: tuple[float | None, ...] = ()
+    dequantised: bool = False
     tune_s: float = 0.0
     build_s: float = 0.0
 

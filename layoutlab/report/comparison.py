@@ -49,6 +49,7 @@ class Row:
     trials: int | None = None
     trials_failed: int | None = None
     tune_s: float | None = None
+    dequantised: bool = False
     check: Check | None = None
     failure: Failure | None = None
     flags: tuple[str, ...] = ()
@@ -165,11 +166,14 @@ def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
         "trials": sum(task.trials for task in tasks),
         "trials_failed": sum(task.failed for task in tasks),
         "tune_s": artifact.tune_s,
+        "dequantised": artifact.dequantised,
     }
 
 
 def _flags(fields: dict[str, Any]) -> list[str]:
     flags = []
+    if fields["dequantised"]:
+        flags.append("int8 computed as float32")
     if not fields["tuned"]:
         flags.append("untuned")
     elif fields["ops_tuned"] < fields["ops"]:

@@ -53,6 +53,11 @@ def layouts_text(name: str, found: LayoutReport | StageError, ir: bool) -> str:
         return f"{name}: fails at {found.stage}: {found.cause}\n"
     parts = [
         f"{name}: {_census(found.census_before)} -> {_census(found.census_after)}",
+        *(
+            ["the model is quantised; it is computed in float32 between dequantize and quantize"]
+            if found.dequantised
+            else []
+        ),
         "",
         _convs(found),
         "",

@@ -92,12 +92,16 @@ def test_outputs_are_tflites_in_every_layout(kind, tmp_path):
                     np.testing.assert_allclose(found, output, rtol=1e-3, atol=1e-4, equal_nan=False, err_msg=variant)
 
 
-# Kinds of networks with, for the plan "nchw8c", their convolutions and the transforms that move data.
-CENSUS = {
-    "tiny_se": ({"NCHW3c->NCHW8c": 1}, 0),
-    "tiny_resnet": ({"NCHW3c->NCHW8c": 1}, 0),
-    "tiny_mobilenet": ({"NCHW3c->NCHW8c": 1, "NCHW8c": 11}, 0),
-}
+# Kinds of networks whose channels 4 divides, in NCHW4c: nothing is moved but what free reshapes cover.
+@pytest.mark.parametrize("kind", ["tiny_se", "tiny_resnet", "tiny_mobilenet", "tiny_groups", "tiny_int8"])
+def test_networks_of_whole_blocks_move_nothing(kind):
+    mod, census, decisions = convert(TINY / f"{kind}.tflite", "nchw4c")
+    packed = [d for d in decisions if d.layout.out == "NCHW4c"]
+    if len(packed) == len(decisions):
+        assert count_transforms(mod) == 0
+        assert len(census.transforms) == 2
+    else:
+        assert {d.why for d in decisions if d not in packed} != {""}
 
 
 def test_the_two_transforms_of_the_large_network_do_not_change_its_outputs(tmp_path):

@@ -189,8 +189,8 @@ def test_tensors_named_alike_are_never_mixed_up_silently():
 def test_a_dynamic_batch_is_named_and_the_rest_is_checked_all_the_same():
     (name,) = names(CONV, 2)
     assert found(CONV, dynamic_batch, op_type(2, "SKIP_GRAM")) == [
-        "input serving_default_input:0: the shape [-1, 16, 16, 8] is dynamic, and layouts are chosen for fixed ones; bind a "
-        "dynamic batch with model.batch in the spec, and convert the model anew for any other dimension",
+        "input serving_default_input:0: the shape [-1, 16, 16, 8] is dynamic, and layouts are chosen for fixed ones; "
+        "bind a dynamic batch with model.batch in the spec, and convert the model anew for any other dimension",
         f"op 2 SKIP_GRAM, output {name} [1, 32]: TVM's importer has no converter for SKIP_GRAM; build the model "
         "without it",
     ]

@@ -142,16 +142,28 @@ def test_short_range_is_front_under_another_name(face_models):
     assert front.read_bytes() == short.read_bytes()
 
 
+LAYOUTS = {
+    "nhwc": (None, hooks.keep),
+    "nchw": ("NCHW", hooks.keep),
+    "nchw4c": ("NCHW", hooks.nchwc(4)),
+    "nchw8c": ("NCHW", hooks.nchwc(8)),
+}
+
+
 @pytest.mark.parametrize("name", [name for name in IMPORTED if name != "face_detection_short_range"])
-def test_outputs_are_tflites_when_nothing_is_changed(name, face_models, tmp_path):
+def test_outputs_are_tflites_in_every_layout(name, face_models, tmp_path):
     path = face_models / f"{name}.tflite"
     imported = canonicalise(import_model(path.read_bytes()))
-    mod, transforms = apply_plan(imported, plan(imported, None, hooks.keep))
-    assert (mod, transforms) == (imported, [])
-    built = Built(mod, tmp_path)
-    for seed in range(2):
-        inputs = seeded_inputs(path, seed)
-        outputs, expected = built.run(inputs), run_tflite(path, inputs)
-        assert len(outputs) == len(expected) == 2
-        for output, reference in zip(outputs, expected, strict=True):
-            np.testing.assert_allclose(output, reference, rtol=1e-3, atol=1e-4, equal_nan=False)
+    inputs = [seeded_inputs(path, seed) for seed in range(2)]
+    wanted = [run_tflite(path, values) for values in inputs]
+    for layout, asked in LAYOUTS.items():
+        mod, transforms = apply_plan(imported, plan(imported, *asked))
+        if layout == "nhwc":
+            assert (mod, transforms) == (imported, [])
+        (tmp_path / layout).mkdir()
+        built = Built(mod, tmp_path / layout)
+        for values, expected in zip(inputs, wanted, strict=True):
+            outputs = built.run(values)
+            assert len(outputs) == len(expected) == 2
+            for output, reference in zip(outputs, expected, strict=True):
+                np.testing.assert_allclose(output, reference, rtol=1e-3, atol=1e-4, equal_nan=False, err_msg=layout)

@@ -79,6 +79,15 @@ def test_integers_are_compared_exactly():
     assert compare([[np.array([1, 2, 4])]], reference).problem == "output 0 of input set 0: 1 of 3 values differ"
 
 
+def test_quantised_outputs_may_be_one_step_apart():
+    reference = [[np.array([-128, 0, 127], "int8")]]
+    assert compare([[np.array([-127, 1, 126], "int8")]], reference).ok
+    assert compare([[np.array([-126, 0, 127], "int8")]], reference).problem == (
+        "output 0 of input set 0: 1 of 3 values differ by more than one step"
+    )
+    assert not compare([[np.array([127, 0, 127], "int8")]], reference).ok
+
+
 @given(st.integers(0, 2), st.integers(0, 1), st.floats(width=32))
 def test_no_value_out_of_tolerance_passes(column, row, value):
     outputs = copy_with(value, row, (0, column))

@@ -21,7 +21,7 @@ from layoutlab.engine.base import (
 from layoutlab.engine.relax.build import apply_records, build_library
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
-from layoutlab.engine.relax.layout.census import take_census
+from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
@@ -57,6 +57,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         census_after=layouts.census_after,
         tasks=tuple(tasks),
         convs=layouts.convs,
+        dequantised=layouts.dequantised,
         conv_us=tuple(conv_times_us(database, lowered)),
         tune_s=tune_s,
         build_s=time.monotonic() - started,
@@ -78,6 +79,7 @@ def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport
         convs=tuple(_conv_report(decision) for decision in decisions),
         ir_before=_text(imported),
         ir_after=_text(converted),
+        dequantised=holds(imported, "dequantize"),
     )
 
 

@@ -107,8 +107,8 @@ def _input_problems(inputs: Sequence[TensorInfo]) -> list[Problem]:
             problems.append(Problem(input=tensor.name, reason=reason))
         if tensor.is_dynamic:
             reason = (
-                f"the shape {list(tensor.shape)} is dynamic, and layouts are chosen for fixed ones; bind a dynamic batch with "
-                "model.batch in the spec, and convert the model anew for any other dimension"
+                f"the shape {list(tensor.shape)} is dynamic, and layouts are chosen for fixed ones; bind a dynamic "
+                "batch with model.batch in the spec, and convert the model anew for any other dimension"
             )
             problems.append(Problem(input=tensor.name, reason=reason))
     return problems

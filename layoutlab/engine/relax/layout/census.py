@@ -20,9 +20,14 @@ def take_census(mod: tvm.IRModule, transforms: Sequence[LayoutTransform] = ()) -
 
 def count_transforms(mod: tvm.IRModule) -> int:
     """Operators of `main` that do nothing but move a tensor to another layout; constants are folded by then."""
-    return sum(
-        op_name(binding.value) in ("permute_dims", "layout_transform")
-        for block in mod["main"].body.blocks
-        for binding in block.bindings
-        if isinstance(binding.value, relax.Call)
-    )
+    return sum(name in ("permute_dims", "layout_transform") for name in _operators(mod))
+
+
+def holds(mod: tvm.IRModule, operator: str) -> bool:
+    """Whether `main` calls the operator of this name."""
+    return operator in _operators(mod)
+
+
+def _operators(mod: tvm.IRModule) -> list[str]:
+    calls = [binding.value for block in mod["main"].body.blocks for binding in block.bindings]
+    return [op_name(call) for call in calls if isinstance(call, relax.Call)]
