@@ -95,6 +95,19 @@ def test_the_quick_spec_through_make(tmp_path):
     assert [event["kind"] for event in stored].count("built") == 3
     assert [event["kind"] for event in stored].count("samples") == 3 * 4
 
+    winners = subprocess.run(
+        [sys.executable, "-m", "layoutlab", "winners", "quick.yaml", "--results", str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert winners.returncode == 0, winners.stderr
+    lines = winners.stdout.splitlines()
+    assert lines[2].split() == ["conv", "kernel", "channels", "nhwc", "nchw", "nchw8c", "winner"]
+    assert [line.split()[0] for line in lines[4:17]] == [*map(str, range(12)), "sum"]
+    assert "Mixing could pay." in winners.stdout or "Mixing would not pay." in winners.stdout
+
 
 HOOKS = """\
 from layoutlab.hooks import ConvLayout
@@ -256,3 +269,28 @@ def test_a_model_without_convolutions_runs_and_says_so(tmp_path):
     write(tmp_path, ["{name: as_imported, tune: false}"], model="tiny_dense")
     assert run(tmp_path).returncode == 0
     assert rows(tmp_path)["as_imported"]["conv_layouts"] == "no conv2d"
+
+
+def test_a_dynamic_batch_is_bound_by_the_spec_and_refused_without(tmp_path):
+    write(tmp_path, ["{name: nchw, convert_layout: NCHW, tune: false}"], model="tiny_dynamic")
+    done = run(tmp_path)
+    assert done.returncode == 2
+    assert (
+        "has a dynamic shape, and layouts are chosen for fixed ones. Bind a dynamic batch with model.batch"
+        in done.stderr
+    )
+
+    text = (tmp_path / "x.yaml").read_text()
+    (tmp_path / "x.yaml").write_text(text.replace("model.tflite}", "model.tflite, batch: 2}"))
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert rows(tmp_path)["nchw"]["conv_layouts"] == "2 NCHW"
+    page = (tmp_path / "results" / "x" / "table.md").read_text()
+    assert ", batch bound to 2" in page
+
+
+def test_a_quantised_model_is_shown_as_what_it_is(tmp_path):
+    write(tmp_path, ["{name: nchw8c, alter_op_layout: nchwc, tune: false}"], model="tiny_int8")
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "int8 computed as float32" in done.stdout

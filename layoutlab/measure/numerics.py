@@ -78,7 +78,8 @@ def _array_problem(a: np.ndarray, b: np.ndarray, rtol: float, atol: float) -> st
 
 
 def _max_abs(a: np.ndarray, b: np.ndarray) -> float:
-    difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
+    with np.errstate(invalid="ignore"):  # infinity minus infinity is left out below
+        difference = np.abs(a.astype(np.float64) - b.astype(np.float64))
     finite = difference[np.isfinite(difference)]
     return float(finite.max()) if finite.size else 0.0
 

@@ -192,25 +192,34 @@ def test_an_answer_without_a_kernel_is_refused(answer, message):
     assert failure(lambda: plan(mod, None, lambda conv: answer)) == message
 
 
-def changed(name: str, convert_layout, label):
+def changed(name: str, convert_layout, hook):
     mod = imported(TINY / f"{name}.tflite")
-    hook = None if label is None else hooks.nchwc(8) if label == "nchwc" else hooks.resolve(label)
-    require_change(plan(mod, convert_layout, hook), convert_layout, label)
+    require_change(plan(mod, convert_layout, hook), convert_layout, hook)
 
 
 def test_a_conversion_that_changes_nothing_is_a_failure():
-    assert failure(lambda: changed("tiny_odd", None, "nchwc")) == (
-        "nchwc was asked for, but it changed nothing: all 4 convolutions stay NHWC. Leave it out to compare the model "
+    packed = (
+        "NCHW8c was asked for, but it changed nothing: all 4 convolutions stay {} (3 input and 6 output channels do "
+        "not divide by 8, and so on). Leave it out to compare the model as it is, or ask for a layout their channels "
+        "allow"
+    )
+    assert failure(lambda: changed("tiny_odd", None, hooks.nchwc(8))) == packed.format("NHWC")
+    assert failure(lambda: changed("tiny_odd", "NCHW", hooks.nchwc(8))) == packed.format("NCHW")
+    assert failure(lambda: changed("tiny_conv", "NHWC", hooks.keep)) == (
+        "NHWC was asked for, but it changed nothing: all 2 convolutions stay NHWC. Leave it out to compare the model "
         "as it is, or ask for a layout their channels allow"
     )
-    assert failure(lambda: changed("tiny_conv", "NHWC", "keep")).startswith(
-        "NHWC was asked for, but it changed nothing"
-    )
+    assert failure(lambda: changed("tiny_conv", None, hooks.nhwc)).startswith("NHWC was asked for, but it changed")
     assert failure(lambda: changed("tiny_dense", "NCHW", None)) == (
         "NCHW was asked for, but the model has no conv2d to convert"
     )
-    changed("tiny_conv", None, "keep")
+    assert failure(lambda: changed("tiny_dense", None, hooks.nchwc(8))) == (
+        "NCHW8c was asked for, but the model has no conv2d to convert"
+    )
+    changed("tiny_conv", None, hooks.keep)
+    changed("tiny_conv", None, lambda conv: None)
     changed("tiny_conv", "NCHW", None)
+    changed("tiny_odd", None, hooks.nchwc(8, pad=True))
 
 
 def test_an_operator_without_a_kernel_fails_the_lowering():

@@ -71,7 +71,7 @@ def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport
     report("stage", name="layout")
     hook = None if job.hook is None else make_hook(job.hook, tvm.target.Target(job.target))
     decisions = plan(imported, job.convert_layout, hook)
-    require_change(decisions, job.convert_layout, job.hook.label if job.hook else None)
+    require_change(decisions, job.convert_layout, hook)
     converted, transforms = apply_plan(imported, decisions)
     return converted, LayoutReport(
         census_before=take_census(imported),

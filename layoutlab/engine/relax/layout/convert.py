@@ -10,6 +10,7 @@ from layoutlab.engine.relax.layout.census import count_transforms
 from layoutlab.engine.relax.layout.plan import Decision, find_convs
 from layoutlab.engine.relax.layout.propagate import propagate
 from layoutlab.errors import StageError
+from layoutlab.hooks import Hook, Nchwc
 
 
 def apply_plan(mod: tvm.IRModule, decisions: list[Decision]) -> tuple[tvm.IRModule, list[LayoutTransform]]:
@@ -47,23 +48,31 @@ def _layouts(call: relax.Call) -> tuple[str, str, str]:
     return str(call.attrs.data_layout), str(call.attrs.kernel_layout), str(call.attrs.out_layout)
 
 
-def require_change(decisions: list[Decision], convert_layout: str | None, hook_label: str | None) -> None:
+def require_change(decisions: list[Decision], convert_layout: str | None, hook: Hook | None) -> None:
     """Fail a variant whose requested conversion changed nothing: its row would pass off one layout as another.
 
-    A hook that answers None for everything (`keep`, or a user's own) asked for nothing and is fine.
+    A hook that answers None for everything (`keep`, or a user's own) asked for nothing and is fine; `nchwc` that packs
+    nothing is not, even where convert_layout did change the layouts. Raises StageError("layout").
     """
-    if any(decision.changes for decision in decisions):
+    packs_nothing = isinstance(hook, Nchwc) and all(decision.answer is None for decision in decisions)
+    if any(decision.changes for decision in decisions) and not packs_nothing:
         return
-    asked = convert_layout or next((str(d.answer) for d in decisions if d.answer is not None), None)
-    if asked is None and hook_label is not None and hook_label.startswith(("nchw", "nhwc")):
-        asked = hook_label
+    asked = _asked(decisions, convert_layout, hook, packs_nothing)
     if asked is None:
         return
     if not decisions:
         raise StageError("layout", f"{asked} was asked for, but the model has no conv2d to convert")
-    layouts = ", ".join(sorted({str(d.conv.layout) for d in decisions}))
+    layouts = ", ".join(sorted({str(d.layout) for d in decisions}))
+    reason = f" ({hook.why_kept(decisions[0].conv)}, and so on)" if isinstance(hook, Nchwc) and packs_nothing else ""
     raise StageError(
         "layout",
-        f"{asked} was asked for, but it changed nothing: all {len(decisions)} convolutions stay {layouts}. "
+        f"{asked} was asked for, but it changed nothing: all {len(decisions)} convolutions stay {layouts}{reason}. "
         "Leave it out to compare the model as it is, or ask for a layout their channels allow",
     )
+
+
+def _asked(decisions: list[Decision], convert_layout: str | None, hook: Hook | None, packs_nothing: bool) -> str | None:
+    """What the variant asked for, in a word; None when it asked for nothing."""
+    if isinstance(hook, Nchwc) and packs_nothing:
+        return f"NCHW{hook.block}c"
+    return convert_layout or next((str(d.answer) for d in decisions if d.answer is not None), None)
