@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - tables are shown as they are
 """`layoutlab layouts`: what variants do to the layouts, as text that can be argued with."""
 
 from __future__ import annotations
