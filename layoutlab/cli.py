@@ -54,10 +54,8 @@ def _complain(text: str) -> None:
 def _how_to_go_on(options: argparse.Namespace) -> str:
     if options.command is not _run:
         return "interrupted"
-    return (
-        f"interrupted. Every finished trial and round is kept under {options.results / 'runs'}; "
-        f"to go on, run the same again:\n  layoutlab run {options.spec}"
-    )
+    kept = options.results / "runs"
+    return f"interrupted. Every finished trial and round is kept under {kept}; to go on, run the same command again"
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -46,7 +46,14 @@ def tasks():
 def run(tasks, folder: Path, trials: int, **changes):
     events = []
     database = open_database(folder)
-    tune(tasks, TARGET, options(trials, **changes), database, lambda event, **fields: events.append(fields))
+    tune(
+        tasks,
+        TARGET,
+        options(trials, **changes),
+        database,
+        folder / "candidates",
+        lambda event, **fields: events.append(fields),
+    )
     return events, coverage(database, tasks)
 
 
@@ -74,11 +81,16 @@ def test_the_budget_is_kept_and_continued_and_every_task_is_reached(tasks, tmp_p
 
 def test_every_batch_is_on_disk_before_the_next(tasks, tmp_path):
     seen = []
-    database = open_database(tmp_path)
-    tune(
-        tasks, TARGET, options(8), database, lambda event, **fields: seen.append((fields["done"], lines_or_0(tmp_path)))
-    )
+
+    def report(event, **fields):
+        seen.append((fields["done"], lines_or_0(tmp_path)))
+
+    scratch = tmp_path / "candidates"
+    scratch.mkdir()
+    (scratch / "left by a killed run.so").write_bytes(b"")
+    tune(tasks, TARGET, options(8), open_database(tmp_path), scratch, report)
     assert all(done == stored for done, stored in seen)
+    assert not scratch.exists()
 
 
 def lines_or_0(folder: Path) -> int:

@@ -119,7 +119,7 @@ def _tune(
     report("stage", name="tune")
     started = time.monotonic()
     database = open_database(Path(job.folder))
-    tune(tasks, target, job.tuning, database, report)
+    tune(tasks, target, job.tuning, database, Path(job.folder) / "candidates", report)
     return database, coverage(database, tasks), time.monotonic() - started
 
 

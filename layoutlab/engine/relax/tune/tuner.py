@@ -7,7 +7,7 @@ which an interruption loses all), measures while it builds, and starts a resumed
 
 from __future__ import annotations
 
-import tempfile
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -30,9 +30,13 @@ def tune(
     target: tvm.target.Target,
     options: TuningOptions,
     database: meta_schedule.database.Database,
+    scratch: Path,
     report: Report,
 ) -> None:
     """Spend what is left of `options.trials` on the tasks; trials already in the database count.
+
+    Libraries of candidates are kept in the folder `scratch` while they are needed; what a killed run left there is
+    removed.
 
     After each batch `report("trials", done=, total=, failed=, tuned=, tasks=, best_us=)` is called; `best_us` is the
     sum of the best times over all ops in microseconds, which is not a latency.
@@ -47,12 +51,12 @@ def tune(
     _show(searches, options, report)
     if _left(searches, options) <= 0 or not searches:
         return
-    with (
-        tempfile.TemporaryDirectory(prefix="layoutlab-") as folder,
-        CandidatePool(target, Path(folder)) as pool,
-    ):
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    with CandidatePool(target, scratch) as pool:
         _first_round(searches, options, pool, report)
         _improve(searches, options, pool, report)
+    shutil.rmtree(scratch, ignore_errors=True)
 
 
 def first_batch_size(options: TuningOptions, tasks: int) -> int:
