@@ -103,10 +103,19 @@ def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
         return hooks.Table(options.rules)
     if options.name != "nchwc":
         return hooks.resolve(str(options.name), options.allowed)
-    block = options.block
-    if not isinstance(block, int):
-        block = max(2, int(tvm.target.codegen.llvm_get_vector_width(target)) // 32)
+    block = options.block if isinstance(options.block, int) else vector_floats(target)
     return hooks.Nchwc(block, options.pad)
+
+
+def vector_floats(target: tvm.target.Target) -> int:
+    """The number of float32 in one vector of the target: 16 with AVX-512, 8 with AVX, 4 with NEON, SSE and others.
+
+    From LLVM's features: TVM 0.27's own `llvm_get_vector_width` says 512 bits of every x86 CPU.
+    """
+    for feature, floats in (("avx512f", 16), ("avx", 8)):
+        if tvm.target.codegen.llvm_cpu_has_features(feature, target):
+            return floats
+    return 4
 
 
 def _tune(
