@@ -48,7 +48,6 @@ class Row:
     ops_tuned: int | None = None
     trials: int | None = None
     trials_failed: int | None = None
-    tune_s: float | None = None
     dequantised: bool = False
     check: Check | None = None
     failure: Failure | None = None
@@ -165,7 +164,6 @@ def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
         "ops_tuned": sum(task.ops for task in tasks if task.best_us is not None),
         "trials": sum(task.trials for task in tasks),
         "trials_failed": sum(task.failed for task in tasks),
-        "tune_s": artifact.tune_s,
         "dequantised": artifact.dequantised,
     }
 

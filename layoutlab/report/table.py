@@ -203,7 +203,6 @@ def _record(row: Row) -> dict[str, object]:
         "ops_tuned": row.ops_tuned,
         "trials": row.trials,
         "trials_failed": row.trials_failed,
-        "tune_s": row.tune_s,
         "outputs_ok": check and check.ok,
         "outputs_max_abs_diff": check and check.max_abs,
         "outputs_top1": check and f"{check.top1}/{check.sets}",
