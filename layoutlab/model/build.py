@@ -135,7 +135,9 @@ def _import_tensorflow() -> tuple[Any, Any]:
         import keras
         import tensorflow as tf
     except ImportError as error:
-        raise UsageError(f"building a model needs TensorFlow ({error}): run pip install 'layoutlab[models]'") from error
+        raise UsageError(
+            f"building a model needs TensorFlow ({error}): install the extra with .venv/bin/pip install -e '.[models]'"
+        ) from error
     return tf, keras
 
 

@@ -38,7 +38,7 @@ def test_missing_tensorflow_says_what_to_install(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(UsageError) as caught:
         builder.build("tiny_conv")
     assert "needs TensorFlow" in str(caught.value)
-    assert str(caught.value).endswith("run pip install 'layoutlab[models]'")
+    assert str(caught.value).endswith("install the extra with .venv/bin/pip install -e '.[models]'")
 
 
 def test_importing_the_builder_imports_no_tensorflow() -> None:
