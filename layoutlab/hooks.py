@@ -148,11 +148,6 @@ class Nchwc:
 _IMAGE_CHANNELS = 4
 
 
-def nchwc(block: int, pad: bool = False) -> Hook:
-    """Channels in blocks of `block`; see `Nchwc`."""
-    return Nchwc(block, pad)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One row of a table of layouts: the conditions a convolution has to meet, and the layout it then gets.

@@ -76,6 +76,11 @@ class Store:
         """The last event of this kind whose fields have these values."""
         return next(iter(self.all(kind, **fields)[::-1]), None)
 
+    def last_run(self) -> list[dict[str, Any]]:
+        """The events of the last run, its own `run` event first; empty before any run."""
+        starts = [position for position, event in enumerate(self.events) if event["kind"] == "run"]
+        return self.events[starts[-1] :] if starts else []
+
     def all(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
         """Every event of this kind whose fields have these values, oldest first."""
         return [

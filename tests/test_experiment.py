@@ -51,17 +51,21 @@ def events(folder: Path, kind: str) -> list[dict]:
     return [event for event in found if event["kind"] == kind]
 
 
-def test_the_quick_spec_through_make(tmp_path):
-    """The first command of the README, as a user types it."""
+def make_quick(results: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("MAKE", "MFLAGS"))}
-    done = subprocess.run(
-        ["make", "experiment", "SPEC=quick.yaml", f"RESULTS={tmp_path}"],
+    return subprocess.run(
+        ["make", "experiment", "SPEC=quick.yaml", f"RESULTS={results}"],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=timeout_s,
         env=environment,
     )
+
+
+def test_the_quick_spec_through_make(tmp_path):
+    """The first command of the README, as a user types it."""
+    done = make_quick(tmp_path, timeout_s=600)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     lines = done.stdout.splitlines()
@@ -82,14 +86,7 @@ def test_the_quick_spec_through_make(tmp_path):
     assert "XNNPACK on" in table["baseline_runtime"]
     assert len(table["samples_ms"]["tflite"]) == 3
 
-    again = subprocess.run(
-        ["make", "experiment", "SPEC=quick.yaml", f"RESULTS={tmp_path}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env=environment,
-    )
+    again = make_quick(tmp_path, timeout_s=60)
     assert again.stdout == done.stdout
     stored = [json.loads(line) for line in (tmp_path / "runs" / "quick" / "events.jsonl").read_text().splitlines()]
     assert [event["kind"] for event in stored].count("built") == 3

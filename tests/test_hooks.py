@@ -72,7 +72,7 @@ def test_nchw_and_nhwc_answer_always():
     ids=lambda value: value and str(value)[:20],
 )
 def test_nchwc_packs_what_divides_and_keeps_the_rest(asked, expected):
-    answer = hooks.nchwc(8)(asked)
+    answer = hooks.Nchwc(8)(asked)
     assert (answer and f"{answer.data}/{answer.kernel}/{answer.out}") == expected
 
 
@@ -91,7 +91,7 @@ def test_nchwc_packs_what_divides_and_keeps_the_rest(asked, expected):
     ids=lambda value: value and str(value)[:20],
 )
 def test_nchwc_with_padding_packs_all_but_groups_and_single_outputs(asked, expected):
-    answer = hooks.nchwc(8, pad=True)(asked)
+    answer = hooks.Nchwc(8, pad=True)(asked)
     shown = answer and f"{answer.data}/{answer.kernel}/{answer.out}{' padded' if answer.pad else ''}"
     assert shown == expected
 
@@ -131,8 +131,8 @@ def test_in_a_table_the_first_rule_that_matches_decides():
 
 
 def test_a_layout_is_named_by_its_data_and_by_both_where_they_differ():
-    assert str(hooks.nchwc(4)(conv(16, 32))) == "NCHW4c"
-    assert str(hooks.nchwc(4)(conv(3, 32))) == "NCHW3c->NCHW4c"
+    assert str(hooks.Nchwc(4)(conv(16, 32))) == "NCHW4c"
+    assert str(hooks.Nchwc(4)(conv(3, 32))) == "NCHW3c->NCHW4c"
 
 
 @pytest.mark.parametrize(

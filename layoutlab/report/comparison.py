@@ -88,8 +88,7 @@ def compare(store: Store) -> Comparison:
 
     Raises UsageError when that run did not finish.
     """
-    starts = [position for position, event in enumerate(store.events) if event["kind"] == "run"]
-    events = store.events[starts[-1] :] if starts else []
+    events = store.last_run()
     finished = next((event for event in events[::-1] if event["kind"] == "finished"), None)
     if finished is None:
         raise UsageError(f"{store.folder} holds no finished run: run the spec first")

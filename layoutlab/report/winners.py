@@ -80,9 +80,8 @@ def find_winners(loaded: LoadedSpec, store: Store, progress: Progress) -> Winner
 
 def _tuned_artifacts(store: Store) -> dict[str, Artifact]:
     """By variant, in the order of the last run: the artifacts that have a time for each convolution."""
-    starts = [position for position, event in enumerate(store.events) if event["kind"] == "run"]
     found = {}
-    for event in store.events[starts[-1] :] if starts else []:
+    for event in store.last_run():
         if event["kind"] == "uses" and (built := store.find("built", key=event["built"])):
             artifact = from_json(Artifact, built["artifact"])
             if artifact.convs and len(artifact.convs) == len(artifact.conv_us) and None not in artifact.conv_us:

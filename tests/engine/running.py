@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from layoutlab import hooks
 from layoutlab.engine.relax.build import apply_records, build_library
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
@@ -16,6 +17,14 @@ from layoutlab.model.describe import describe
 
 # Without the vector width of this machine: results do not depend on where the tests run.
 TARGET = {"kind": "llvm", "num-cores": 1}
+
+# The layouts in which every network has to compute what TFLite computes: convert_layout and hook.
+LAYOUTS = {
+    "nhwc": (None, hooks.keep),
+    "nchw": ("NCHW", hooks.keep),
+    "nchw4c": ("NCHW", hooks.Nchwc(4)),
+    "nchw8c": ("NCHW", hooks.Nchwc(8)),
+}
 
 
 def seeded_inputs(path: Path, seed: int, value_range: tuple[float, float] = (-1.0, 1.0)) -> list[np.ndarray]:

@@ -26,10 +26,10 @@ BIG = ROOT / "experiments" / "models" / "mobilenet_v3_large_minimalistic_224.tfl
 VARIANTS = {
     "nhwc": (None, hooks.keep),
     "nchw": ("NCHW", hooks.keep),
-    "nchw4c": ("NCHW", hooks.nchwc(4)),
-    "nchw8c": ("NCHW", hooks.nchwc(8)),
-    "packed from nhwc": (None, hooks.nchwc(8)),
-    "padded": ("NCHW", hooks.nchwc(8, pad=True)),
+    "nchw4c": ("NCHW", hooks.Nchwc(4)),
+    "nchw8c": ("NCHW", hooks.Nchwc(8)),
+    "packed from nhwc": (None, hooks.Nchwc(8)),
+    "padded": ("NCHW", hooks.Nchwc(8, pad=True)),
 }
 
 
@@ -203,8 +203,8 @@ def test_a_conversion_that_changes_nothing_is_a_failure():
         "not divide by 8, and so on). Leave it out to compare the model as it is, or ask for a layout their channels "
         "allow"
     )
-    assert failure(lambda: changed("tiny_odd", None, hooks.nchwc(8))) == packed.format("NHWC")
-    assert failure(lambda: changed("tiny_odd", "NCHW", hooks.nchwc(8))) == packed.format("NCHW")
+    assert failure(lambda: changed("tiny_odd", None, hooks.Nchwc(8))) == packed.format("NHWC")
+    assert failure(lambda: changed("tiny_odd", "NCHW", hooks.Nchwc(8))) == packed.format("NCHW")
     assert failure(lambda: changed("tiny_conv", "NHWC", hooks.keep)) == (
         "NHWC was asked for, but it changed nothing: all 2 convolutions stay NHWC. Leave it out to compare the model "
         "as it is, or ask for a layout their channels allow"
@@ -213,13 +213,13 @@ def test_a_conversion_that_changes_nothing_is_a_failure():
     assert failure(lambda: changed("tiny_dense", "NCHW", None)) == (
         "NCHW was asked for, but the model has no conv2d to convert"
     )
-    assert failure(lambda: changed("tiny_dense", None, hooks.nchwc(8))) == (
+    assert failure(lambda: changed("tiny_dense", None, hooks.Nchwc(8))) == (
         "NCHW8c was asked for, but the model has no conv2d to convert"
     )
     changed("tiny_conv", None, hooks.keep)
     changed("tiny_conv", None, lambda conv: None)
     changed("tiny_conv", "NCHW", None)
-    changed("tiny_odd", None, hooks.nchwc(8, pad=True))
+    changed("tiny_odd", None, hooks.Nchwc(8, pad=True))
 
 
 def test_an_operator_without_a_kernel_fails_the_lowering():

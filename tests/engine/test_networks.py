@@ -11,7 +11,6 @@ import sys
 import numpy as np
 import pytest
 
-from layoutlab import hooks
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.layout.convert import apply_plan
@@ -19,15 +18,9 @@ from layoutlab.engine.relax.layout.plan import plan
 from layoutlab.model.build import file_name
 
 from ..conftest import ROOT
-from .running import Built, run_tflite, seeded_inputs
+from .running import LAYOUTS, Built, run_tflite, seeded_inputs
 
 BUILT = ROOT / "experiments" / "models" / "built"
-LAYOUTS = {
-    "nhwc": (None, hooks.keep),
-    "nchw": ("NCHW", hooks.keep),
-    "nchw4c": ("NCHW", hooks.nchwc(4)),
-    "nchw8c": ("NCHW", hooks.nchwc(8)),
-}
 # Most transforms in NCHW and NCHWc, free ones counted; squeeze-and-excite and parallel branches are given more room.
 NETWORKS = {
     "mobilenet_v1": 2,

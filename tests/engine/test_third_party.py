@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layoutlab import hooks
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.layout.convert import apply_plan
 from layoutlab.engine.relax.layout.plan import plan
 from layoutlab.errors import StageError
 
-from .running import Built, run_tflite, seeded_inputs
+from .running import LAYOUTS, Built, run_tflite, seeded_inputs
 
 # What `layoutlab import` says of each model that can be imported, after its name.
 IMPORTED = {
@@ -140,14 +139,6 @@ def test_short_range_is_front_under_another_name(face_models):
     """Its outputs therefore need no test of their own."""
     front, short = (face_models / f"face_detection_{name}.tflite" for name in ("front", "short_range"))
     assert front.read_bytes() == short.read_bytes()
-
-
-LAYOUTS = {
-    "nhwc": (None, hooks.keep),
-    "nchw": ("NCHW", hooks.keep),
-    "nchw4c": ("NCHW", hooks.nchwc(4)),
-    "nchw8c": ("NCHW", hooks.nchwc(8)),
-}
 
 
 @pytest.mark.parametrize("name", [name for name in IMPORTED if name != "face_detection_short_range"])

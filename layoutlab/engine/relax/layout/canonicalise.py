@@ -8,21 +8,8 @@ from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, rewrite_call, wildcard
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
-# Elementwise operators of two operands whose constant operand may need lifting to the other's rank.
-_BROADCASTING = {
-    f"relax.{name}"
-    for name in (
-        "add",
-        "subtract",
-        "multiply",
-        "divide",
-        "maximum",
-        "minimum",
-        "power",
-        "prelu",
-        "floor_divide",
-    )
-}
+# Elementwise operators of two operands, which broadcast.
+BINARY = frozenset({"add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"})
 
 
 @mutator
@@ -35,7 +22,7 @@ class _LiftBroadcastConstants(PyExprMutator):
 
     def visit_call_(self, call: relax.Call) -> relax.Expr:
         call = self.visit_expr_post_order(call)
-        if getattr(call.op, "name", "") not in _BROADCASTING or len(call.args) != 2:
+        if getattr(call.op, "name", "").removeprefix("relax.") not in BINARY:
             return call
         left, right = call.args
         lifted = [self._lift(left, right), self._lift(right, left)]

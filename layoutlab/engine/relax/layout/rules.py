@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tvm import relax
 
-from layoutlab.engine.relax.layout.canonicalise import is_constant
+from layoutlab.engine.relax.layout.canonicalise import BINARY, is_constant
 from layoutlab.engine.relax.layout.plan import Decision, static_shape
 from layoutlab.engine.relax.layout.storage import Storage
 from layoutlab.hooks import Conv
@@ -27,7 +27,6 @@ _UNARY = frozenset(
     """abs astype ceil clip cos erf exp floor log negative nn.gelu nn.leakyrelu nn.relu nn.silu round rsqrt sigmoid sign
     sin sqrt square tanh""".split()  # noqa: SIM905 - one name a word reads better than a page of quotes
 )
-_BINARY = frozenset({"add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"})
 _REDUCTIONS = frozenset({"mean", "sum", "max", "min", "prod"})
 
 
@@ -45,7 +44,7 @@ def apply(graph: Graph, call: relax.Call, name: str, decision: Decision | None) 
         return _conv2d(graph, call, decision)
     if name in _UNARY:
         return _unary(graph, call, name)
-    if name in _BINARY:
+    if name in BINARY:
         return _binary(graph, call, name)
     if name in _REDUCTIONS:
         return _reduction(graph, call, name)
@@ -132,15 +131,13 @@ def _common(graph: Graph, operands: list[relax.Expr], result: tuple[int, ...]) -
     # An operand that broadcasts along the split axis says nothing about its blocks.
     usable = [s for s in candidates if s.fits(result) and s == s.for_shape(result) and not _is_degenerate(s, result)]
     usable = usable or [Storage.plain(len(result))]
+    return min(usable, key=lambda storage: (_moved(graph, tensors, storage), storage.is_plain))
 
-    def moved(storage: Storage) -> int:
-        return sum(
-            int(np.prod(static_shape(operand)))
-            for operand in tensors
-            if not is_constant(operand) and graph.storage(operand) != storage.for_shape(static_shape(operand))
-        )
 
-    return min(usable, key=lambda storage: (moved(storage), storage.is_plain))
+def _moved(graph: Graph, operands: list[relax.Expr], storage: Storage) -> int:
+    """Elements of the operands that are stored otherwise; constants are rewritten at compile time and do not count."""
+    shapes = [(operand, static_shape(operand)) for operand in operands if not is_constant(operand)]
+    return sum(math.prod(shape) for operand, shape in shapes if graph.storage(operand) != storage.for_shape(shape))
 
 
 def _is_degenerate(storage: Storage, shape: tuple[int, ...]) -> bool:
@@ -244,15 +241,7 @@ def _concat(graph: Graph, call: relax.Call, name: str) -> Made:
     usable = [s for s in candidates if _can_concat(s, shapes, axis) and not _is_degenerate(s, result)]
     if not usable:
         return None
-
-    def moved(storage: Storage) -> int:
-        return sum(
-            int(np.prod(shape))
-            for field, shape in zip(fields, shapes, strict=True)
-            if not is_constant(field) and graph.storage(field) != storage
-        )
-
-    storage = min(usable, key=lambda s: (moved(s), s.is_plain, s.order, s.block))
+    storage = min(usable, key=lambda s: (_moved(graph, fields, s), s.is_plain, s.order, s.block))
     operands = [graph.get(field, storage, name) for field in fields]
     return relax.op.concat(relax.Tuple(operands), axis=storage.order.index(axis)), storage
 

@@ -36,7 +36,6 @@ class TaskSearch:
         self.trials = self.failed = 0
         self.best_s: float | None = None
         self.exhausted = False
-        self.first_error: str | None = None
         self._mod = task.dispatched[0]
         self._target, self._options, self._seed = target, options, seed
         self._database, self._cost_model = database, cost_model
@@ -126,7 +125,6 @@ class TaskSearch:
         for outcome in outcomes:
             if outcome.error is not None:
                 _LOGGER.warning("task %s: %s", self.name, outcome.error)
-                self.first_error = self.first_error or outcome.error
 
     def resume(self, seconds: Sequence[float]) -> None:
         """Account for the trials of an earlier run, as the batches they were measured in."""
