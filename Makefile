@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 
 .DEFAULT_GOAL := help
-.PHONY: help experiment plan test test-slow check schema clean
+.PHONY: help experiment plan test test-slow check schema validate-kryo clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -36,6 +36,9 @@ check: $(VENV)/.installed-dev ## Format, lint and types
 
 schema: $(VENV)/.installed ## Write the JSON schema of specs, for editors
 	@$(BIN)/layoutlab schema > experiments/spec.schema.json
+
+validate-kryo: $(VENV)/.installed ## Compare the simulated Kryo core with published latencies (about a minute)
+	@$(BIN)/python -m layoutlab.device.kryo.validate
 
 clean: ## Remove the environment and caches; results and records stay
 	@rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from layoutlab import agent
 from layoutlab.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -93,6 +94,16 @@ def _parser() -> argparse.ArgumentParser:
     importing.add_argument("model", metavar="MODEL", type=Path, help="a .tflite file")
     importing.add_argument("--json", action="store_true", help="print it as JSON")
     importing.set_defaults(command=_import)
+    doctor = commands.add_parser("doctor", help="say what this machine has of what layoutlab needs, and what to do")
+    doctor.add_argument("--json", action="store_true", help="print it as JSON")
+    doctor.set_defaults(command=_doctor)
+    provision = commands.add_parser("provision", help="download and build the simulated Kryo core, without root")
+    provision.set_defaults(command=_provision)
+    serving = commands.add_parser(
+        "agent", help="serve this device: TVM RPC, TFLite, conditions", description=agent.DESCRIPTION
+    )
+    agent.add_arguments(serving)
+    serving.set_defaults(command=agent.run)
     schema = commands.add_parser("schema", help="print the JSON schema of specs, for editors")
     schema.set_defaults(command=_schema)
     return parser
@@ -230,6 +241,26 @@ def _import(options: argparse.Namespace) -> int:
     found = check_import(options.model)
     print(preflight_json(options.model, found) if options.json else preflight_text(options.model, found))
     return EXIT_OK if found.is_importable else EXIT_USAGE
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from layoutlab.doctor import diagnose, doctor_json, doctor_text, exit_code
+
+    findings = diagnose()
+    print(doctor_json(findings) if options.json else doctor_text(findings), end="")
+    return exit_code(findings)
+
+
+def _provision(options: argparse.Namespace) -> int:
+    from layoutlab.device.kryo.provision import found, provision
+    from layoutlab.progress import Progress
+
+    core = found()
+    if core is None:
+        with Progress() as progress:
+            core = provision(progress.say, progress.show)
+    print(f"simulated Kryo core: {core.summary()}, in {core.folder}")
+    return EXIT_OK
 
 
 def _schema(options: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE, versions
 from layoutlab.device.choose import Choice, choose
+from layoutlab.device.kryo.provision import provision
 from layoutlab.engine.base import Artifact, from_json, to_json
 from layoutlab.errors import (
     EXIT_VARIANT_FAILED,
@@ -32,6 +33,7 @@ from layoutlab.process import run_job
 from layoutlab.progress import Progress, TuningLine, duration
 from layoutlab.report.comparison import Comparison, compare
 from layoutlab.report.files import write_results
+from layoutlab.reuse import take_over_records
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
@@ -59,6 +61,16 @@ class Run:
     def inputs(self) -> Path:
         """The seeded inputs, as a file that worker processes read."""
         return self.store.folder / "inputs.npz"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of everything a figure depends on."""
+        return {**versions(), **self.choice.device.versions}
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of samples: one where figures repeat exactly."""
+        return 1 if self.choice.device.simulated else self.spec.measure.rounds
 
     def log(self, name: str) -> Path:
         """Where a job's output goes."""
@@ -97,7 +109,7 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowe
 
 def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progress, allowed: tuple[str, ...]) -> Run:
     """The device and the inputs; what the run depends on is recorded."""
-    choice = choose(loaded.spec, lambda: _host_target(store))
+    choice = choose(loaded.spec, lambda: _host_target(store), lambda: provision(progress.say, progress.show))
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
     bound = bind_model(model, loaded.spec.model.batch, store.folder)
     run = Run(
@@ -119,9 +131,10 @@ def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progres
         target=choice.target,
         device=choice.device.name,
         device_reason=choice.reason,
-        unit=choice.device.unit,
+        simulated=choice.device.simulated,
+        rounds=run.rounds,
         threads=loaded.spec.threads,
-        versions=versions(),
+        versions=run.versions,
     )
     _write_inputs(run)
     return run
@@ -152,7 +165,7 @@ def _write_inputs(run: Run) -> None:
 def _run_baseline(run: Run) -> Path:
     """TFLite's outputs for every input set: the reference of all variants. Returns their file."""
     outputs = run.store.folder / "reference.npz"
-    key = _hash({"model": run.model_sha256, "inputs": _file_sha256(run.inputs), "versions": versions()})
+    key = _hash({"model": run.model_sha256, "inputs": _file_sha256(run.inputs), "versions": run.versions})
     if run.store.find("baseline", key=key) and outputs.exists():
         return outputs
     run.progress.show("baseline: TFLite")
@@ -186,7 +199,10 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
             return artifact
     folder = run.store.folder / f"{variant.name}-{key}"
     folder.mkdir(exist_ok=True)
-    job = compile_job(run.loaded, variant, run.model, run.choice.target, folder, run.allowed)
+    if variant.tune and (source := take_over_records(folder, run.store.folder.parent)):
+        run.store.append("records", variant=variant.name, source=str(source))
+        run.progress.say(f"{heading}: goes on from the same variant's records in {source}")
+    job = compile_job(run.loaded, variant, run.model, run.choice.target, folder, run.allowed, run.choice.device.kind)
     line = TuningLine(heading)
 
     def on_event(event: dict[str, Any]) -> None:
@@ -234,7 +250,7 @@ def _variant_key(run: Run, variant: VariantSpec, hook_sha256: str | None) -> str
             "model": run.model_sha256,
             "target": run.choice.target,
             "device": run.choice.device.name,
-            "versions": versions(),
+            "versions": run.versions,
             "convert_layout": variant.convert_layout,
             "hook": hook.model_dump(exclude_none=True) if hook else None,
             "hook_sha256": hook_sha256,
@@ -287,13 +303,13 @@ def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
     runners |= {name: _artifact_runner(run, artifact) for name, artifact in artifacts.items()}
     protocol = _protocol_key(run, artifacts)
     measure = run.spec.measure
-    for number in range(measure.rounds):
+    for number in range(run.rounds):
         order = list(runners)
         random.Random(f"{measure.seed}/{number}").shuffle(order)
         for row in order:
             if run.store.find("samples", protocol=protocol, round=number, row=row):
                 continue
-            run.progress.show(f"measuring: round {number + 1} of {measure.rounds}, {row}")
+            run.progress.show(f"measuring: round {number + 1} of {run.rounds}, {row}")
             try:
                 taken = run.choice.device.take_samples(runners[row], run.inputs, measure, run.log(row))
             except StageError as error:
@@ -315,7 +331,7 @@ def _protocol_key(run: Run, artifacts: Mapping[str, Artifact]) -> str:
             "inputs": _file_sha256(run.inputs),
             "threads": run.spec.threads,
             "device": run.choice.device.name,
-            "versions": versions(),
+            "versions": run.versions,
             "measure": run.spec.measure.model_dump(),
         }
     )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from layoutlab.engine.base import CompileJob, from_json, to_json
+
+# An inference takes seconds under qemu, the largest networks minutes.
+_SIMULATED_S = 1800.0
 
 
 def describe_host(report: Any) -> dict[str, Any]:
@@ -79,32 +83,46 @@ def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def compute_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
-    """Run every input set of the file `inputs` and write the results to the file `outputs`."""
-    from layoutlab.device.runners import open_runner
-    from layoutlab.measure.inputs import load_sets, save_sets
+def compute_outputs(report: Any, **arguments: Any) -> dict[str, Any]:
+    """Run a model on every input set; see `layoutlab.device.on_device`."""
+    from layoutlab.device import on_device
 
     report("stage", name="run")
-    opened = open_runner(runner)
-    save_sets(Path(outputs), [opened.run(values) for values in load_sets(Path(inputs))])
-    return {"runtime": opened.runtime}
+    return on_device.compute_outputs(**arguments)
 
 
-def take_samples(
-    report: Any, runner: dict[str, Any], inputs: str, repeats: int, min_repeat_ms: float, warmup_ms: float
-) -> dict[str, Any]:
-    """Time the first input set: `repeats` samples in ms, and the conditions of the machine around them."""
-    from layoutlab.device.runners import open_runner
-    from layoutlab.measure.conditions import read_conditions
-    from layoutlab.measure.inputs import load_sets
-    from layoutlab.measure.timing import sample
+def take_samples(report: Any, **arguments: Any) -> dict[str, Any]:
+    """Time a model; see `layoutlab.device.on_device`."""
+    from layoutlab.device import on_device
 
     report("stage", name="measure")
-    opened = open_runner(runner)
-    opened.set_inputs(load_sets(Path(inputs))[0])
-    before = read_conditions()
-    samples_ms = sample(opened.invoke, repeats=repeats, min_repeat_ms=min_repeat_ms, warmup_ms=warmup_ms)
-    return {"samples_ms": samples_ms, "conditions": [before, read_conditions()], "runtime": opened.runtime}
+    return on_device.take_samples(**arguments)
+
+
+def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
+    """`compute_outputs` on the simulated core, which sees the files of this machine."""
+    from layoutlab.device.kryo.core import SimulatedCore
+    from layoutlab.device.kryo.installed import require
+
+    report("stage", name="run")
+    with SimulatedCore(require(), sys.stderr) as core, core.session(_SIMULATED_S) as session:
+        paths = {"inputs": core.link(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
+        return dict(session.do("compute_outputs", runner=core.linked_runner(runner), **paths))
+
+
+def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict[str, Any]:
+    """One inference of the first input set on the simulated core: raw counts, in all and by function."""
+    from layoutlab.device.kryo.core import PricedCore
+    from layoutlab.device.kryo.installed import require
+
+    report("stage", name="measure")
+    with PricedCore(require(), sys.stderr) as core:
+        done = core.run_inference(runner, Path(inputs), _SIMULATED_S)
+    return {
+        "counts": asdict(done.cycles.totals),
+        "functions": [{"name": name, **asdict(cycles.totals)} for name, cycles in done.functions],
+        "runtime": done.runtime,
+    }
 
 
 VERBS: dict[str, Callable[..., Any]] = {
@@ -118,4 +136,6 @@ VERBS: dict[str, Callable[..., Any]] = {
     "mix_layouts": mix_layouts,
     "compute_outputs": compute_outputs,
     "take_samples": take_samples,
+    "simulate_outputs": simulate_outputs,
+    "simulate_inference": simulate_inference,
 }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.engine.base import CompileJob, HookOptions, TuningOptions
 from layoutlab.errors import UsageError
 from layoutlab.hooks import is_allowed, not_allowed
@@ -21,6 +22,7 @@ def compile_job(
     target: dict[str, Any],
     folder: Path,
     allowed: Sequence[str],
+    device_kind: DeviceKind = "host",
 ) -> CompileJob:
     """The job that compiles `variant` of the model for `target` (TVM's dict form), keeping its files in `folder`."""
     return CompileJob(
@@ -31,6 +33,7 @@ def compile_job(
         hook=hook_options(variant, allowed),
         tune=variant.tune,
         tuning=TuningOptions(**loaded.spec.tuning.model_dump()),
+        device_kind=device_kind,
     )
 
 

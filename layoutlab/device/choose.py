@@ -8,26 +8,81 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from layoutlab.device.host import HostDevice, cpu_name
+from layoutlab.device.base import Device
+from layoutlab.device.host import HostDevice
+from layoutlab.device.kryo.device import KryoDevice
+from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.errors import DeviceError
+from layoutlab.measure.conditions import cpu_name
 from layoutlab.spec.models import Spec
 from layoutlab.spec.target import architecture, format_target
+
+# Any of these links what TVM compiles for this machine.
+LINKERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """The device, the target in TVM's dict form (num-cores included), and the reason in one sentence."""
 
-    device: HostDevice
+    device: Device
     target: dict[str, Any]
     reason: str
 
 
-def choose(spec: Spec, host_target: Callable[[], dict[str, Any]]) -> Choice:
-    """Choose for `spec`; `host_target` gives this machine's own target when it is needed.
+def choose(spec: Spec, host_target: Callable[[], dict[str, Any]], simulated_core: Callable[[], Toolchain]) -> Choice:
+    """Choose for `spec`; the functions give this machine's own target, and the simulated core, when they are needed.
 
-    Raises DeviceError when this machine cannot link what TVM compiles.
+    The core is provisioned by that; `auto` goes on without it when it cannot be. Raises DeviceError when the spec
+    asks for the core and it cannot be had or does not suit, or when this machine cannot link what TVM compiles.
     """
+    if spec.device == "host" or _is_native(spec):
+        return _choose_host(spec, host_target, "the spec says device: host")
+    unsuited = _why_not_simulated(spec)
+    if unsuited is None:
+        try:
+            core = KryoDevice(simulated_core())
+        except DeviceError as error:
+            if spec.device == "kryo":
+                raise
+            unsuited = " ".join(str(error).split())
+        else:
+            return _choose_core(spec, core)
+    if spec.device == "kryo":
+        raise DeviceError(f"device: kryo does not suit this spec: {unsuited}")
+    if spec.target == "host":
+        return _choose_host(spec, host_target, "")
+    return _choose_host(spec, host_target, f"no phone or board is attached, and {unsuited}")
+
+
+def _is_native(spec: Spec) -> bool:
+    if spec.target == "host" or spec.device == "kryo":
+        return False
+    return architecture(spec.target) == platform.machine()
+
+
+def _why_not_simulated(spec: Spec) -> str | None:
+    """Why the simulated core cannot stand in for the spec's target; None if it can."""
+    if spec.target == "host":
+        return "the target is this machine's own; the simulated core needs a target with -mcpu=kryo"
+    if architecture(spec.target) != "aarch64" or spec.target.get("mcpu") != "kryo":
+        return f"the simulated core is a Kryo, the target is {format_target(spec.target)}"
+    if spec.threads != 1:
+        return f"the simulated core has one thread, the spec asks for {spec.threads}"
+    return None
+
+
+def _choose_core(spec: Spec, core: KryoDevice) -> Choice:
+    assert isinstance(spec.target, dict)
+    wanted = "the spec says device: kryo" if spec.device == "kryo" else "no phone or board is attached"
+    return Choice(
+        device=core,
+        target={**spec.target, "num-cores": 1},
+        reason=f"{wanted}, so it runs on the {core.name} ({core.toolchain.summary()}): its figures are simulated",
+    )
+
+
+def _choose_host(spec: Spec, host_target: Callable[[], dict[str, Any]], why: str) -> Choice:
     _require_linker()
     device = HostDevice(cpu_name())
     here = platform.machine()
@@ -39,11 +94,8 @@ def choose(spec: Spec, host_target: Callable[[], dict[str, Any]]) -> Choice:
         reason = f"runs on this machine, {device.name} ({here}), with its own target"
     else:
         asked = format_target(spec.target)
-        wanted = (
-            "no phone, board or simulated core is available" if spec.device == "auto" else "the spec says device: host"
-        )
         reason = (
-            f"{wanted}, so it runs on this machine, {device.name} ({here}), with this machine's own target; "
+            f"{why}, so it runs on this machine, {device.name} ({here}), with this machine's own target; "
             f"the spec's target ({asked}) makes {architecture(spec.target)} code, which does not run here, "
             "and these figures say nothing about it"
         )
@@ -51,7 +103,7 @@ def choose(spec: Spec, host_target: Callable[[], dict[str, Any]]) -> Choice:
 
 
 def _require_linker() -> None:
-    if not any(shutil.which(name) for name in ("g++", "clang++", "c++", "gcc", "clang", "cc")):
+    if not any(map(shutil.which, LINKERS)):
         raise DeviceError(
             "no C compiler found: TVM needs one to link what it compiles. "
             "Install gcc or clang (on Debian: apt-get install g++) and run again"

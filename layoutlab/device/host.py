@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.process import run_job
 from layoutlab.spec.models import MeasureSpec
 
 # A sample job is silent while it measures; this much over its own time means that it hangs.
 _GRACE_S = 120.0
-
-
-def cpu_name() -> str:
-    """The CPU's name as the kernel gives it, else its architecture."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("model name", "Model") and value.strip():
-                return " ".join(value.split())
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
 
 
 def llvm_target() -> dict[str, Any]:
@@ -47,15 +35,21 @@ class HostDevice:
     """Runs artifacts and the TFLite baseline on this machine, each job in a fresh process."""
 
     name: str
-    unit: str = "ms"
+    kind: DeviceKind = "host"
+    simulated: bool = False
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """None but the packages of this machine."""
+        return {}
 
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
-        """Run every input set of `inputs` (see `measure.inputs`) and write the outputs; says what ran them."""
+        """See `device.base.Device`."""
         arguments = {"runner": dict(runner), "inputs": str(inputs), "outputs": str(outputs)}
         return dict(run_job("compute_outputs", arguments, log=log, timeout_s=10 * _GRACE_S))
 
     def take_samples(self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path) -> dict[str, Any]:
-        """One round of one row: `samples_ms`, `conditions` before and after, and `runtime`."""
+        """See `device.base.Device`."""
         arguments = {
             "runner": dict(runner),
             "inputs": str(inputs),

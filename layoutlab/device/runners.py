@@ -45,10 +45,12 @@ class ArtifactRunner(_Base):
         # Read by TVM's thread pool when it starts.
         os.environ["TVM_NUM_THREADS"] = str(threads)
         import tvm
-        from tvm import relax
+
+        # The machine by its own module: TVM's runtime alone, all that a device has, comes without tvm.relax.
+        from tvm.runtime.vm import VirtualMachine
 
         self._tvm = tvm
-        self._vm = relax.VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
+        self._vm = VirtualMachine(tvm.runtime.load_module(path), tvm.cpu())
         self.runtime = f"TVM {tvm.__version__}, {threads} thread{'s' if threads > 1 else ''}"
 
     def set_inputs(self, inputs: Sequence[np.ndarray]) -> None:

@@ -122,7 +122,8 @@ class CompileJob:
     """Everything a worker needs to turn one variant into an artifact.
 
     `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is None without an
-    alter_op_layout, and `tune` is False for the untuned row.
+    alter_op_layout, and `tune` is False for the untuned row. `device_kind` says where candidates are measured, and so
+    which linker is needed: on this machine, or on the simulated Kryo core.
     """
 
     model_path: str
@@ -132,6 +133,7 @@ class CompileJob:
     hook: HookOptions | None
     tune: bool
     tuning: TuningOptions
+    device_kind: Literal["host", "kryo"] = "host"
 
 
 _Data = TypeVar("_Data")

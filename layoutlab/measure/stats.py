@@ -43,7 +43,7 @@ class Latency:
 class Ratio:
     """How many times the baseline's latency a row takes; below 1 is faster.
 
-    `low` and `high` are a 95 % interval, None when there are too few rounds for one.
+    `low` and `high` are a 95 % interval, None when there are too few rounds for one, or when the figures are exact.
     """
 
     value: float
@@ -93,6 +93,11 @@ def ratio(rounds: Sequence[Sequence[float]], baseline: Sequence[Sequence[float]]
     unstable = latency(rounds).unstable or latency(baseline).unstable
     low, high = float(interval.low), float(interval.high)
     return Ratio(value=value, low=low, high=high, verdict="unstable" if unstable else _verdict(value, low, high))
+
+
+def exact_ratio(value: float) -> Ratio:
+    """The ratio of two figures that repeat exactly, as simulated ones do: it has no interval."""
+    return Ratio(value=value, low=None, high=None, verdict=_verdict(value, value, value))
 
 
 def _verdict(value: float, low: float, high: float) -> str:

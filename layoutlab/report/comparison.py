@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
+from layoutlab.device.kryo.cycles import Totals, estimate
 from layoutlab.engine.base import Artifact, from_json
 from layoutlab.errors import EXIT_OK, UsageError
 from layoutlab.measure.numerics import Check
-from layoutlab.measure.stats import Latency, Ratio, latency, ratio
+from layoutlab.measure.stats import Latency, Ratio, exact_ratio, latency, ratio
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
 
@@ -26,9 +27,33 @@ class Failure:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Simulated:
+    """A row's inference on a simulated core: milliseconds at its clock, and thousands of cycles by their cause.
+
+    `counts` are the raw counts that the cycles are computed from, see `device.kryo.cycles`.
+    """
+
+    ms: float
+    kcycles: float
+    compute_kcycles: float
+    memory_kcycles: float
+    counts: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Function:
+    """What one function of a variant takes on a simulated core; `share` is of the whole inference."""
+
+    name: str
+    share: float
+    cost: Simulated
+
+
+@dataclass(frozen=True, kw_only=True)
 class Row:
     """One row of the table; what is None is unknown or does not apply.
 
+    A row has a `latency` where it was measured, and a `simulated` cost where it was simulated.
     `speedup` is the untuned row's latency over this one's; `transforms` are the changes of layout in the graph, of
     which `transforms_free` leave memory as it is, and the others move `transform_bytes`.
     """
@@ -37,6 +62,7 @@ class Row:
     layouts: dict[str, int] | None = None
     tuned: bool = False
     latency: Latency | None = None
+    simulated: Simulated | None = None
     ratio: Ratio | None = None
     speedup: float | None = None
     transforms: int | None = None
@@ -53,12 +79,20 @@ class Row:
     failure: Failure | None = None
     flags: tuple[str, ...] = ()
 
+    @property
+    def ms(self) -> float | None:
+        """The time of one inference, measured or simulated."""
+        if self.latency:
+            return self.latency.median_ms
+        return self.simulated.ms if self.simulated else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """A finished comparison: its rows in the order of the spec, TFLite last, and everything to repeat it.
 
-    `hooks` are the sha256 of the files that define users' own hooks, by variant.
+    All rows are from one device: measured, or simulated. `hooks` are the sha256 of the files that define users' own
+    hooks, by variant; `functions` are those of each simulated variant, most cycles first, and sum to its row.
     """
 
     name: str
@@ -72,6 +106,12 @@ class Comparison:
     conditions: dict[str, Any]
     hooks: dict[str, str]
     samples_ms: dict[str, list[list[float]]]
+    functions: dict[str, tuple[Function, ...]]
+
+    @property
+    def simulated(self) -> bool:
+        """Whether the figures are those of a simulated core."""
+        return bool(self.run.get("simulated"))
 
     @property
     def exit_code(self) -> int:
@@ -94,14 +134,16 @@ def compare(store: Store) -> Comparison:
         raise UsageError(f"{store.folder} holds no finished run: run the spec first")
     spec = Spec.model_validate(events[0]["spec"])
     taken = store.all("samples", protocol=finished["protocol"])
-    samples = _by_row(taken, spec.measure.rounds)
+    simulated = {event["row"]: _simulated(event["counts"]) for event in taken if "counts" in event}
+    samples = {} if simulated else _by_row(taken, spec.measure.rounds)
     baseline_events = store.all("baseline")
-    rows = [_row(variant, spec, store, events, samples) for variant in spec.variants]
-    rows = _with_speedups(rows, next((v.name for v in spec.variants if not v.tune), None))
+    rows = [_row(variant, spec, store, events) for variant in spec.variants]
+    rows.append(Row(name=BASELINE))
+    timed = _with_simulated(rows, simulated) if simulated else _with_latencies(rows, samples, spec.measure.seed)
     return Comparison(
         name=spec.name,
         description=spec.description,
-        rows=(*rows, _baseline_row(samples, taken)),
+        rows=tuple(_with_speedups(timed, next((v.name for v in spec.variants if not v.tune), None))),
         run={key: value for key, value in events[0].items() if key not in ("kind", "spec")},
         baseline_runtime=baseline_events[-1]["runtime"],
         tuning=spec.tuning.model_dump(),
@@ -110,6 +152,7 @@ def compare(store: Store) -> Comparison:
         conditions=_conditions(taken),
         hooks={e["variant"]: e["hook_sha256"] for e in events if e["kind"] == "uses" and e.get("hook_sha256")},
         samples_ms=samples,
+        functions={event["row"]: _functions(event) for event in taken if event.get("functions")},
     )
 
 
@@ -121,13 +164,30 @@ def _by_row(taken: Sequence[dict[str, Any]], rounds: int) -> dict[str, list[list
     return {row: [found[number] for number in range(rounds)] for row, found in by_row.items() if len(found) == rounds}
 
 
-def _row(
-    variant: VariantSpec,
-    spec: Spec,
-    store: Store,
-    events: Sequence[dict[str, Any]],
-    samples: dict[str, list[list[float]]],
-) -> Row:
+def _simulated(counts: dict[str, Any]) -> Simulated:
+    """Counts at today's price: changing the price of a miss needs no new run."""
+    cycles = estimate(Totals(**counts))
+    return Simulated(
+        ms=cycles.ms,
+        kcycles=cycles.kcycles,
+        compute_kcycles=cycles.compute / 1e3,
+        memory_kcycles=cycles.memory / 1e3,
+        counts=counts,
+    )
+
+
+def _functions(event: dict[str, Any]) -> tuple[Function, ...]:
+    whole = _simulated(event["counts"]).kcycles
+    costs = [
+        (found["name"], _simulated({key: value for key, value in found.items() if key != "name"}))
+        for found in event["functions"]
+    ]
+    ordered = sorted(costs, key=lambda item: -item[1].kcycles)
+    return tuple(Function(name=name, share=cost.kcycles / whole, cost=cost) for name, cost in ordered)
+
+
+def _row(variant: VariantSpec, spec: Spec, store: Store, events: Sequence[dict[str, Any]]) -> Row:
+    """The row without its time."""
     fields: dict[str, Any] = {"name": variant.name, "tuned": variant.tune}
     failed = _last(events, "failed", variant.name)
     uses = _last(events, "uses", variant.name)
@@ -140,10 +200,37 @@ def _row(
     if failed:
         keys = ("stage", "cause", "log", "exit_code")
         return Row(**fields, failure=Failure(**{key: failed[key] for key in keys}))
-    rounds, baseline = samples[variant.name], samples[BASELINE]
-    fields["latency"] = latency(rounds)
-    fields["ratio"] = ratio(rounds, baseline, spec.measure.seed)
     return Row(**fields, flags=tuple(_flags(fields)))
+
+
+def _with_latencies(rows: list[Row], samples: dict[str, list[list[float]]], seed: int) -> list[Row]:
+    baseline = samples[BASELINE]
+    timed = []
+    for row in rows:
+        if row.failure:
+            timed.append(row)
+            continue
+        found = latency(samples[row.name])
+        versus = None if row.name == BASELINE else ratio(samples[row.name], baseline, seed)
+        flags = (*row.flags, "unstable") if found.unstable else row.flags
+        timed.append(replace(row, latency=found, ratio=versus, flags=flags))
+    return timed
+
+
+def _with_simulated(rows: list[Row], simulated: dict[str, Simulated]) -> list[Row]:
+    baseline = simulated[BASELINE]
+    timed = []
+    for row in rows:
+        if row.failure:
+            timed.append(row)
+            continue
+        cost = simulated[row.name]
+        versus = None if row.name == BASELINE else exact_ratio(cost.ms / baseline.ms)
+        flags = ["simulated", *row.flags]
+        if cost.counts["unpriced"]:
+            flags.append(f"{cost.counts['unpriced']:.0f} instructions without a price")
+        timed.append(replace(row, simulated=cost, ratio=versus, flags=tuple(flags)))
+    return timed
 
 
 def _last(events: Sequence[dict[str, Any]], kind: str, variant: str) -> dict[str, Any] | None:
@@ -179,30 +266,20 @@ def _flags(fields: dict[str, Any]) -> list[str]:
     # is the layout written.
     if len({layout.split("->")[-1] for layout in fields["layouts"]}) > 1:
         flags.append("mixed layouts")
-    if fields["latency"].unstable:
-        flags.append("unstable")
     return flags
 
 
 def _with_speedups(rows: list[Row], untuned: str | None) -> list[Row]:
     """Speed-ups over the spec's untuned row, when it has one that ran."""
-    reference = next((row.latency for row in rows if row.name == untuned), None)
+    reference = next((row.ms for row in rows if row.name == untuned), None)
     if reference is None:
         return rows
-    return [
-        Row(**{**vars(row), "speedup": reference.median_ms / row.latency.median_ms}) if row.latency else row
-        for row in rows
-    ]
-
-
-def _baseline_row(samples: dict[str, list[list[float]]], taken: Sequence[dict[str, Any]]) -> Row:
-    found = latency(samples[BASELINE])
-    return Row(name=BASELINE, latency=found, flags=("unstable",) if found.unstable else ())
+    return [replace(row, speedup=reference / row.ms) if row.ms and row.name != BASELINE else row for row in rows]
 
 
 def _conditions(taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Extremes of the machine's state over all rounds; None where it could not be read."""
-    states = [state for event in taken for state in event["conditions"]]
+    states = [state for event in taken for state in event.get("conditions", ())]
     governors = sorted({state["governor"] for state in states if state["governor"]})
     frequencies = [int(state["frequency_khz"]) for state in states if state["frequency_khz"]]
     return {

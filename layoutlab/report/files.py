@@ -8,16 +8,21 @@ from pathlib import Path
 
 from layoutlab.errors import StoreError
 from layoutlab.report.comparison import Comparison
-from layoutlab.report.table import csv_table, json_table, markdown_table
+from layoutlab.report.table import csv_table, functions_csv, json_table, markdown_table
 
 
 def write_results(comparison: Comparison, folder: Path) -> None:
-    """Write table.md, table.csv and table.json; each is whole or, on an error (StoreError), as it was."""
+    """Write table.md, table.csv and table.json, and functions.csv for simulated runs.
+
+    Each is whole or, on an error (StoreError), as it was.
+    """
     texts = {
         "table.md": markdown_table(comparison),
         "table.csv": csv_table(comparison),
         "table.json": json_table(comparison),
     }
+    if comparison.functions:
+        texts["functions.csv"] = functions_csv(comparison)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 from tabulate import tabulate
 
-from layoutlab.report.comparison import Comparison, Row
+from layoutlab.device.kryo.cycles import CLOCK_GHZ, PENALTY
+from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.spec.target import format_target
 
 # Unknown, or does not apply.
@@ -50,7 +52,7 @@ def json_table(comparison: Comparison) -> str:
 
 def _tabulate(comparison: Comparison, form: str) -> str:
     untuned = any(row.speedup is not None for row in comparison.rows)
-    rows = [_cells(row, untuned) for row in comparison.rows]
+    rows = [_cells(row, comparison.simulated, untuned) for row in comparison.rows]
     # Numbers are formatted here; tabulate would read "1e3" or "39/39" its own way.
     if form == "github":
         rows = [{key: cell.replace("|", "\\|") for key, cell in row.items()} for row in rows]
@@ -58,12 +60,11 @@ def _tabulate(comparison: Comparison, form: str) -> str:
     return tabulate(rows, headers="keys", tablefmt=form, disable_numparse=True, colalign=align)
 
 
-def _cells(row: Row, untuned: bool) -> dict[str, str]:
+def _cells(row: Row, simulated: bool, untuned: bool) -> dict[str, str]:
     cells = {
         "variant": row.name,
         "conv layouts": _layouts(row),
-        "ms (MAD)": _latency(row),
-        "x TFLite [95 %]": _ratio(row),
+        **(_simulated_cells(row) if simulated else _measured_cells(row)),
         "verdict": _verdict(row),
     }
     if untuned:
@@ -83,10 +84,23 @@ def _layouts(row: Row) -> str:
     return ", ".join(f"{count} {layout}" for layout, count in row.layouts.items()) or "no conv2d"
 
 
-def _latency(row: Row) -> str:
-    if row.latency is None:
-        return _NONE
-    return f"{row.latency.median_ms:.3f} ({row.latency.mad_ms:.3f})"
+def _measured_cells(row: Row) -> dict[str, str]:
+    found = row.latency
+    return {
+        "ms (MAD)": f"{found.median_ms:.3f} ({found.mad_ms:.3f})" if found else _NONE,
+        "x TFLite [95 %]": _ratio(row),
+    }
+
+
+def _simulated_cells(row: Row) -> dict[str, str]:
+    found = row.simulated
+    return {
+        "simulated ms": f"{found.ms:.3f}" if found else _NONE,
+        "kcycles": f"{found.kcycles:.0f}" if found else _NONE,
+        "compute": f"{found.compute_kcycles:.0f}" if found else _NONE,
+        "memory": f"{found.memory_kcycles:.0f}" if found else _NONE,
+        "x TFLite": _ratio(row),
+    }
 
 
 def _ratio(row: Row) -> str:
@@ -139,11 +153,23 @@ def _notes(comparison: Comparison) -> list[str]:
     ]
     notes.append(f"device: {run['device_reason']}")
     notes.append(f"baseline: {comparison.baseline_runtime}")
-    measure = comparison.measure
-    notes.append(
+    return notes + (_simulated_notes() if comparison.simulated else _measured_notes(comparison.measure))
+
+
+def _simulated_notes() -> list[str]:
+    return [
+        "simulated, not measured: one inference is run by qemu and counted exactly, block by block; a block costs "
+        f"what llvm-mca says of Kryo (compute), and each L1 miss that the prefetcher does not foresee {PENALTY:g} "
+        f"cycles (memory), at {CLOCK_GHZ} GHz; docs/kryo.md says how far to trust it",
+        "the same figures come out of every run, so there is no spread; they are never to be ranked with measured ones",
+    ]
+
+
+def _measured_notes(measure: dict[str, Any]) -> list[str]:
+    notes = [
         f"median of {measure['rounds']} rounds in fresh processes, rows interleaved, {measure['repeats']} samples of "
         f"at least {measure['min_repeat_ms']} ms each; intervals by bootstrap over rounds"
-    )
+    ]
     if measure["rounds"] < 6:
         notes.append(f"only {measure['rounds']} rounds: for trying out, not for publication")
     return notes
@@ -151,7 +177,6 @@ def _notes(comparison: Comparison) -> list[str]:
 
 def _footer(comparison: Comparison) -> list[str]:
     run, tuning, check = comparison.run, comparison.tuning, comparison.check
-    conditions = comparison.conditions
     versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
     return [
         f"model sha256: {run['model_sha256']}" + (f", batch bound to {run['batch']}" if run.get("batch") else ""),
@@ -162,10 +187,49 @@ def _footer(comparison: Comparison) -> list[str]:
         f"weights {'packed' if tuning['pack_weights'] else 'not packed'}, seed {tuning['seed']}",
         f"outputs: {check['inputs']} seeded inputs, tolerance {check['atol']:g} + {check['rtol']:g} x |TFLite|, "
         f"seed {check['seed']}",
-        f"conditions: load up to {_known(conditions['load_1min_max'])}, governor {_known(conditions['governors'])}, "
-        f"frequency {_known(conditions['frequency_khz'])} kHz",
+        *([] if comparison.simulated else [_conditions(comparison.conditions)]),
         *(f"hook of {variant}: file with sha256 {sha256}" for variant, sha256 in comparison.hooks.items()),
     ]
+
+
+def functions_csv(comparison: Comparison) -> str:
+    """One line for each function of each simulated variant; those of a variant sum to its row."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(["variant", "function", "share", *_COST_FIELDS])
+    for variant, functions in comparison.functions.items():
+        for function in functions:
+            costs = [f"{value:.12g}" for value in _cost_record(function.cost).values()]
+            writer.writerow([variant, function.name, f"{function.share:.4f}", *costs])
+    return buffer.getvalue()
+
+
+_COST_FIELDS = (
+    "simulated_ms",
+    "kcycles",
+    "compute_kcycles",
+    "memory_kcycles",
+    "instructions",
+    "accesses",
+    "l1_misses",
+    "l1_nonsequential",
+    "l2_misses",
+)
+
+
+def _cost_record(cost: Simulated | None) -> dict[str, float | None]:
+    if cost is None:
+        return dict.fromkeys(_COST_FIELDS)
+    counted = {name: cost.counts[name] for name in _COST_FIELDS[4:]}
+    own = (cost.ms, cost.kcycles, cost.compute_kcycles, cost.memory_kcycles)
+    return {**dict(zip(_COST_FIELDS, own, strict=False)), **counted}
+
+
+def _conditions(conditions: dict[str, Any]) -> str:
+    return (
+        f"conditions: load up to {_known(conditions['load_1min_max'])}, governor {_known(conditions['governors'])}, "
+        f"frequency {_known(conditions['frequency_khz'])} kHz"
+    )
 
 
 def _known(value: object) -> str:
@@ -191,6 +255,7 @@ def _record(row: Row) -> dict[str, object]:
         "p90_ms": latency and latency.p90_ms,
         "rounds": latency and latency.rounds,
         "samples": latency and latency.samples,
+        **_cost_record(row.simulated),
         "ratio_to_tflite": ratio and ratio.value,
         "ratio_low": ratio and ratio.low,
         "ratio_high": ratio and ratio.high,

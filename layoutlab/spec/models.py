@@ -321,8 +321,9 @@ class Spec(_Part):
     target: Target = Field(
         default="host", description="What to compile for: a target string, the same as a mapping, or host."
     )
-    device: Literal["auto", "host"] = Field(
-        default="auto", description="Where to run: auto finds a device, host is here."
+    device: Literal["auto", "host", "kryo"] = Field(
+        default="auto",
+        description="Where to run: auto finds a device, host is here, kryo is the simulated Kryo core.",
     )
     baseline: BaselineSpec = Field(default=BaselineSpec(), description="The baseline: its runtime and threads.")
     variants: Annotated[tuple[VariantSpec, ...], Expected("a list of at least one variant")] = Field(

@@ -49,7 +49,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     started = time.monotonic()
     library = folder / "variant.so"
     built = apply_records(lowered, target, database, job.tuning.pack_weights, _best(tasks))
-    build_library(built, target, str(library))
+    build_library(built, target, str(library), job.device_kind)
     return Artifact(
         path=str(library),
         sha256=hashlib.sha256(library.read_bytes()).hexdigest(),
@@ -128,7 +128,7 @@ def _tune(
     report("stage", name="tune")
     started = time.monotonic()
     database = open_database(Path(job.folder))
-    tune(tasks, target, job.tuning, database, Path(job.folder) / "candidates", report)
+    tune(tasks, target, job.tuning, database, Path(job.folder) / "candidates", report, job.device_kind)
     return database, coverage(database, tasks), time.monotonic() - started
 
 

@@ -15,14 +15,16 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
 from layoutlab.engine.relax.tune.candidates import build_candidate, measure_candidate
+from layoutlab.engine.relax.tune.simulated import CORE_START_S, simulate_candidate
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
 _TIMEOUT_S = 30.0
+_P = TypeVar("_P", bound="_Pool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,33 +35,63 @@ class Outcome:
     error: str | None = None
 
 
-class CandidatePool:
+class CandidatePool(Protocol):
+    """Gives candidates their times."""
+
+    def __enter__(self) -> CandidatePool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None: ...
+
+    def evaluate(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> list[Outcome]:
+        """Build and measure; one outcome per candidate, in order."""
+
+
+def open_pool(device_kind: str, target: tvm.target.Target, folder: Path) -> CandidatePool:
+    """The pool for a kind of device; libraries lie in `folder` while they are needed."""
+    return SimulatedPool(target, folder) if device_kind == "kryo" else HostPool(target, folder)
+
+
+class _Pool:
+    """Process pools that end together."""
+
+    def __init__(self, target: tvm.target.Target, folder: Path) -> None:
+        self._target, self._folder = target_dict(target), str(folder)
+        self._pools: list[ProcessPool] = []
+
+    def _open(self, workers: int) -> ProcessPool:
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["layoutlab.engine.relax.tune.candidates"])
+        self._pools.append(ProcessPool(max_workers=workers, context=context))
+        return self._pools[-1]
+
+    def __enter__(self: _P) -> _P:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for pool in self._pools:
+            pool.stop()
+            pool.join()
+
+
+class HostPool(_Pool):
     """Builds the candidates of a batch side by side, then measures them one after the other.
 
     Nothing else of the tuner runs while a candidate is measured: the device is this machine.
     """
 
     def __init__(self, target: tvm.target.Target, folder: Path) -> None:
-        self._target, self._folder = target_dict(target), folder
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["layoutlab.engine.relax.tune.candidates"])
-        self._builders = ProcessPool(max_workers=os.cpu_count() or 1, context=context)
-        self._runner = ProcessPool(max_workers=1, context=context)
-
-    def __enter__(self) -> CandidatePool:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for pool in (self._builders, self._runner):
-            pool.stop()
-            pool.join()
+        super().__init__(target, folder)
+        self._builders = self._open(os.cpu_count() or 1)
+        self._runner = self._open(1)
 
     def evaluate(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> list[Outcome]:
         """Build and measure; one outcome per candidate, in order."""
         builds = [
             self._builders.schedule(
                 build_candidate,
-                args=(tvm.ir.save_json(candidate.sch.mod), self._target, str(self._folder)),
+                args=(tvm.ir.save_json(candidate.sch.mod), self._target, self._folder),
                 timeout=_TIMEOUT_S,
             )
             for candidate in candidates
@@ -76,6 +108,35 @@ class CandidatePool:
         seconds, error = _outcome(run, "the run")
         os.unlink(path)
         return Outcome(seconds=seconds, error=error)
+
+
+class SimulatedPool(_Pool):
+    """Builds and counts candidates side by side, on one simulated core for each processor.
+
+    Counts do not change with what else the machine does, so nothing has to wait for anything.
+    """
+
+    def __init__(self, target: tvm.target.Target, folder: Path) -> None:
+        super().__init__(target, folder)
+        self._cores = self._open(os.cpu_count() or 1)
+
+    def evaluate(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> list[Outcome]:
+        """Build and count; one outcome per candidate, in order."""
+        runs = [
+            self._cores.schedule(
+                simulate_candidate,
+                args=(
+                    tvm.ir.save_json(candidate.sch.mod),
+                    self._target,
+                    self._folder,
+                    [_argument(info) for info in candidate.args_info],
+                ),
+                timeout=_TIMEOUT_S + CORE_START_S,
+            )
+            for candidate in candidates
+        ]
+        outcomes = [_outcome(run, "the simulated run") for run in runs]
+        return [Outcome(seconds=seconds, error=error) for seconds, error in outcomes]
 
 
 def _argument(info: Any) -> tuple[str, tuple[int, ...]]:

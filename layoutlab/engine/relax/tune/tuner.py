@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from layoutlab.engine.base import TuningOptions
-from layoutlab.engine.relax.tune.pool import CandidatePool
+from layoutlab.engine.relax.tune.pool import CandidatePool, open_pool
 from layoutlab.engine.relax.tune.records import trial_times
 from layoutlab.engine.relax.tune.task import TaskSearch
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
@@ -32,11 +32,14 @@ def tune(
     database: meta_schedule.database.Database,
     scratch: Path,
     report: Report,
+    device_kind: str = "host",
 ) -> None:
     """Spend what is left of `options.trials` on the tasks; trials already in the database count.
 
     Libraries of candidates are kept in the folder `scratch` while they are needed; what a killed run left there is
     removed.
+
+    `device_kind` is "host" or "kryo"; on the simulated core times are cycles at its clock.
 
     After each batch `report("trials", done=, total=, failed=, tuned=, tasks=, best_us=)` is called; `best_us` is the
     sum of the best times over all ops in microseconds, which is not a latency.
@@ -53,7 +56,7 @@ def tune(
         return
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    with CandidatePool(target, scratch) as pool:
+    with open_pool(device_kind, target, scratch) as pool:
         _first_round(searches, options, pool, report)
         _improve(searches, options, pool, report)
     shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,61 @@
+"""A session with an agent (`layoutlab.agent`), from the side that asks. Imports TVM: for worker processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tvm import rpc
+
+from layoutlab.agent import DO
+from layoutlab.errors import DeviceError, StageError
+
+
+class AgentSession:
+    """One connection: a process of its own on the device, with a folder of its own that ends with it."""
+
+    def __init__(self, host: str, port: int, key: str = "", timeout_s: float = 60.0) -> None:
+        """Connect. The agent ends the session's process after `timeout_s`. Raises DeviceError when nobody answers."""
+        self._address, self._timeout_s = f"{host}:{port}", timeout_s
+        try:
+            # Whole seconds: the server reads the figure as text, and takes 0 for no limit.
+            self._session = rpc.connect(host, port, key, session_timeout=max(1, round(timeout_s)))
+            self._do = self._session.get_function(DO)
+        except Exception as error:
+            raise DeviceError(
+                f"no layoutlab agent answers at {self._address}: {_last_line(error)}. Start one there: layoutlab agent"
+            ) from error
+
+    def upload(self, path: Path, name: str) -> None:
+        """Copy a file into the session's folder."""
+        self._session.upload(str(path), name)
+
+    def download(self, name: str) -> bytes:
+        """The content of a file in the session's folder."""
+        return bytes(self._session.download(name))
+
+    def do(self, verb: str, **arguments: Any) -> Any:
+        """Do one of the agent's verbs; paths in `arguments` are names in the session's folder.
+
+        Raises StageError("run") when it fails, takes too long, or crashes its process.
+        """
+        try:
+            answer = json.loads(str(self._do(verb, json.dumps(arguments))))
+        except Exception as error:
+            raise StageError("run", self._cause(error)) from error
+        if "error" in answer:
+            raise StageError("run", answer["error"])
+        return answer["value"]
+
+    def _cause(self, error: Exception) -> str:
+        """Why the connection ended before there was an answer."""
+        if "SessionTimeoutError" in str(error):
+            return f"took longer than {self._timeout_s:.0f} s"
+        if "kShutdown" in str(error) or "reset" in str(error):
+            return "crashed its process on the device"
+        return f"{type(error).__name__}: {_last_line(error)}"
+
+
+def _last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [""])[-1][:300]

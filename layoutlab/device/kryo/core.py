@@ -1,0 +1,268 @@
+"""One simulated Kryo core: an agent under qemu with the counting plugin, and what it counted, as cycles.
+
+Imports TVM: for worker processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+import layoutlab
+from layoutlab.device.agent_session import AgentSession
+from layoutlab.device.kryo.counts import Counts, read_counts
+from layoutlab.device.kryo.cycles import Cycles, by_function, count_cycles
+from layoutlab.device.kryo.price import Price, Pricer
+from layoutlab.device.kryo.symbols import parts_of
+from layoutlab.device.kryo.toolchain import Toolchain
+from layoutlab.errors import DeviceError
+
+# Kryo 280's gold cores derive from Cortex-A73: ARMv8.0 with CRC and crypto, as Cortex-A72, the last of that kind which
+# qemu knows. Its default has SVE, half floats and atomics, and libraries would choose kernels that Kryo cannot run.
+_CPU = "cortex-a72"
+# What the guest's Python is told to be; files it looks for are found in the guest's root first.
+_PYTHON = "/usr/bin/python3"
+# The agent starts in 6 to 10 s; a machine that is busy with something else gets its time.
+_START_S = 180.0
+# A session that outlives its time by this much has lost its agent.
+_GRACE_S = 10.0
+_PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+# Counts have to repeat exactly, so whatever is drawn at random in a process, or depends on when a thing is first
+# used, is fixed: Python's hashes, the symbols resolved at the first call, the size from which malloc maps pages.
+_ENVIRONMENT = {
+    "PYTHONHOME": "/usr",
+    "TVM_USE_RUNTIME_LIB": "1",
+    "TVM_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    # Imports look into the working folder otherwise, which counts change.
+    "PYTHONSAFEPATH": "1",
+    "LD_BIND_NOW": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": "65536",
+    "MALLOC_ARENA_MAX": "1",
+    # For qemu itself: GLib's own allocator has locks that a fork copies in whatever state they are, and the child then
+    # waits for ever.
+    "G_SLICE": "always-malloc",
+    "PATH": "/usr/bin:/bin",
+    "LC_ALL": "C.UTF-8",
+}
+
+
+class SimulatedCore:
+    """Runs aarch64 code and counts it. One core does one thing at a time; several run side by side."""
+
+    def __init__(self, toolchain: Toolchain, log: Any = None) -> None:
+        """Start the core's agent; its output goes to the file `log`. Raises DeviceError when it does not start."""
+        self._folder = tempfile.TemporaryDirectory(prefix="layoutlab-kryo-")
+        self._counts = Path(self._folder.name)
+        self._marks = self.link(toolchain.marks, "marks.so")
+        self._agent = _start_agent(toolchain, self._counts, log)
+        try:
+            self._port = _read_port(self._agent)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> SimulatedCore:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the agent with every session of it."""
+        self._kill()
+        self._agent.wait()
+        self._folder.cleanup()
+
+    def _kill(self) -> None:
+        for child in _children(self._agent.pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        self._agent.kill()
+
+    @contextlib.contextmanager
+    def session(self, timeout_s: float) -> Iterator[AgentSession]:
+        """A fresh process of the core, ended after `timeout_s`.
+
+        When even the agent does not answer any more, the core is ended: that frees the caller, and `alive` tells.
+        """
+        watchdog = threading.Timer(timeout_s + _GRACE_S, self._kill)
+        watchdog.daemon = True
+        watchdog.start()
+        try:
+            yield AgentSession("127.0.0.1", self._port, timeout_s=timeout_s)
+        finally:
+            watchdog.cancel()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the core can be used (again)."""
+        return self._agent.poll() is None
+
+    def count_inference(
+        self, runner: dict[str, Any], inputs: Path, timeout_s: float
+    ) -> tuple[Counts, list[tuple[int, int, str]], str]:
+        """One inference with warm caches: its counts, where the libraries lay, and what ran it.
+
+        `runner` is as for `device.runners.open_runner`.
+        """
+        paths = {"runner": self.linked_runner(runner), "inputs": self.link(inputs, "inputs.npz")}
+        with self.session(timeout_s) as session:
+            done = session.do("count_inference", **paths, marks=self._marks)
+        return self._take_counts(done["pid"]), [tuple(item) for item in done["loaded"]], done["runtime"]
+
+    def count_candidate(
+        self, library: Path, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
+    ) -> Counts:
+        """One call of `main` in a library with cold caches; `arguments` are (dtype, shape) of its tensors."""
+        path = self.link(library, "candidate.so")
+        with self.session(timeout_s) as session:
+            done = session.do("count_candidate", library=path, arguments=arguments, marks=self._marks)
+        return self._take_counts(done["pid"])
+
+    def linked_runner(self, runner: dict[str, Any]) -> dict[str, Any]:
+        """The runner with its file under the name that the core knows it by."""
+        return {**runner, "path": self.link(Path(runner["path"]), "model" + Path(runner["path"]).suffix)}
+
+    def link(self, path: Path, name: str) -> str:
+        """A name of the file that is as long wherever the file lies: strings take memory, and memory has places."""
+        link = self._counts / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.resolve())
+        return str(link)
+
+    def _take_counts(self, pid: int) -> Counts:
+        path = self._counts / f"{pid}.counts"
+        counts = read_counts(path)
+        path.unlink()
+        return counts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inference:
+    """One counted inference: its cycles, those of each function (which sum to it exactly), and what ran it."""
+
+    cycles: Cycles
+    functions: list[tuple[str, Cycles]]
+    runtime: str
+
+
+class PricedCore:
+    """A simulated core that answers in cycles. It starts when it is first needed, and again when it was lost."""
+
+    def __init__(self, toolchain: Toolchain, log: Any = None) -> None:
+        self._toolchain, self._log = toolchain, log
+        self._core: SimulatedCore | None = None
+        self._pricer = Pricer(toolchain, toolchain.folder.parent)
+
+    def __enter__(self) -> PricedCore:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._core is not None:
+            self._core.close()
+
+    def core(self) -> SimulatedCore:
+        """The core, started."""
+        if self._core is not None and not self._core.alive:
+            self._core.close()
+            self._core = None
+        if self._core is None:
+            self._core = SimulatedCore(self._toolchain, self._log)
+        return self._core
+
+    def run_inference(self, runner: dict[str, Any], inputs: Path, timeout_s: float) -> Inference:
+        """One inference with warm caches; see `SimulatedCore.count_inference`."""
+        counts, loaded, runtime = self.core().count_inference(runner, inputs, timeout_s)
+        prices = self._prices(counts)
+        variant = Path(runner["path"]).resolve() if runner["kind"] == "artifact" else None
+        symbols = parts_of(loaded, variant)
+        return Inference(
+            cycles=count_cycles(counts, prices), functions=by_function(counts, prices, symbols), runtime=runtime
+        )
+
+    def run_candidate(
+        self, library: Path, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
+    ) -> Cycles:
+        """One call of `main` with cold caches; see `SimulatedCore.count_candidate`."""
+        counts = self.core().count_candidate(library, arguments, timeout_s)
+        return count_cycles(counts, self._prices(counts))
+
+    def _prices(self, counts: Counts) -> Mapping[bytes, Price]:
+        return self._pricer.price(block.words for block in counts.blocks)
+
+
+def _start_agent(toolchain: Toolchain, folder: Path, log: Any) -> subprocess.Popen[bytes]:
+    # Under names that are as long on every machine. The guest finds this package, and nothing else of this machine's.
+    (folder / "site").symlink_to(toolchain.site)
+    (folder / "path").mkdir()
+    (folder / "path" / "layoutlab").symlink_to(Path(layoutlab.__file__).resolve().parent)
+    return subprocess.Popen(
+        [
+            *toolchain.qemu,
+            "-cpu",
+            _CPU,
+            "-plugin",
+            f"{toolchain.counter},out={folder}",
+            "-0",
+            _PYTHON,
+            str(toolchain.python),
+            "-m",
+            "layoutlab.agent",
+            "--port",
+            "0",
+        ],
+        env={**_ENVIRONMENT, "PYTHONPATH": f"{folder / 'site'}:{folder / 'path'}", "HOME": str(folder)},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log or subprocess.DEVNULL,
+        preexec_fn=_die_with_parent,
+    )
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children(recursive=True))
+    except psutil.NoSuchProcess:
+        return []
+
+
+def _die_with_parent() -> None:
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _read_port(agent: subprocess.Popen[bytes]) -> int:
+    """The port from the first line that the agent prints."""
+    assert agent.stdout is not None
+    deadline = time.monotonic() + _START_S
+    line = b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([agent.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        chunk = os.read(agent.stdout.fileno(), 4096) if ready else b""
+        if not chunk:
+            why = f"no sign of life for {_START_S:.0f} s" if not ready else f"it ended with code {agent.wait()}"
+            raise DeviceError(
+                f"the simulated Kryo core does not start: {why}. Its output is in the job's log; "
+                "layoutlab doctor shows what the core is made of"
+            )
+        line += chunk
+    return int(line.rpartition(b":")[2])

@@ -1,0 +1,101 @@
+"""What is done on the device itself: run a model, time it, or count it on a simulated core.
+
+The same functions serve this machine (through `layoutlab.jobs`) and every other device (through `layoutlab.agent`), so
+all of them follow one protocol. Paths are the device's own. Only numpy, TVM's runtime and LiteRT are imported here:
+a device has nothing else.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layoutlab.device.runners import open_runner
+from layoutlab.measure.conditions import read_conditions
+from layoutlab.measure.inputs import load_sets, save_sets
+from layoutlab.measure.timing import sample
+
+
+def compute_outputs(runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
+    """Run every input set of the file `inputs` and write the results to the file `outputs`."""
+    opened = open_runner(runner)
+    save_sets(Path(outputs), [opened.run(values) for values in load_sets(Path(inputs))])
+    return {"runtime": opened.runtime}
+
+
+def take_samples(
+    runner: dict[str, Any], inputs: str, repeats: int, min_repeat_ms: float, warmup_ms: float
+) -> dict[str, Any]:
+    """Time the first input set: `repeats` samples in ms, and the conditions of the machine around them."""
+    opened = open_runner(runner)
+    opened.set_inputs(load_sets(Path(inputs))[0])
+    before = read_conditions()
+    samples_ms = sample(opened.invoke, repeats=repeats, min_repeat_ms=min_repeat_ms, warmup_ms=warmup_ms)
+    return {"samples_ms": samples_ms, "conditions": [before, read_conditions()], "runtime": opened.runtime}
+
+
+def count_inference(runner: dict[str, Any], inputs: str, marks: str) -> dict[str, Any]:
+    """Count one inference of the first input set, after one that warms the caches; for the simulated core.
+
+    `marks` is the library with the marks around a counted region. The counts lie in a file of the core's folder that
+    is named after `pid`; `loaded` has the (start, end, path) of each mapped library.
+    """
+    opened = open_runner(runner)
+    opened.set_inputs(load_sets(Path(inputs))[0])
+    count = _counter(marks)
+    count(opened.invoke, cold=True)
+    pid = count(opened.invoke, cold=False)
+    return {"pid": pid, "loaded": _loaded_libraries(), "runtime": opened.runtime}
+
+
+def count_candidate(library: str, arguments: Sequence[tuple[str, Sequence[int]]], marks: str) -> dict[str, Any]:
+    """Count one call of `main` in a candidate's library with cold caches; for the simulated core.
+
+    `arguments` are (dtype, shape) of each tensor. Cold is what a call within a network mostly meets: its weights were
+    last read one inference ago.
+    """
+    import tvm
+
+    function = tvm.runtime.load_module(library)["main"]
+    tensors = [tvm.runtime.tensor(random_values(dtype, tuple(shape))) for dtype, shape in arguments]
+    return {"pid": _counter(marks)(lambda: function(*tensors), cold=True)}
+
+
+def random_values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Seeded values without zeros: zeros (and denormals) make some candidates look faster than they are."""
+    generator = np.random.default_rng(1)
+    if dtype.startswith("float"):
+        return generator.uniform(0.1, 1.0, shape).astype(dtype)
+    return generator.integers(1, 100, shape).astype(dtype)
+
+
+def _counter(marks: str) -> Callable[..., int]:
+    """A function that counts one call of a callable without arguments, and returns this process' number."""
+    import os
+
+    library = ctypes.PyDLL(marks)
+    library.layoutlab_counted.restype = ctypes.py_object
+    library.layoutlab_counted.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_long]
+    call = ctypes.cast(ctypes.pythonapi.PyObject_CallNoArgs, ctypes.c_void_p)
+
+    def count(function: Callable[[], Any], *, cold: bool) -> int:
+        library.layoutlab_counted(call, function, int(cold))
+        library.layoutlab_write_counts()
+        return os.getpid()
+
+    return count
+
+
+def _loaded_libraries() -> list[tuple[int, int, str]]:
+    """(start, end, path) of the executable mappings of this process."""
+    found = []
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and "x" in fields[1]:
+            start, end = (int(value, 16) for value in fields[0].split("-"))
+            found.append((start, end, fields[5]))
+    return found
