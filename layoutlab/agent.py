@@ -11,7 +11,6 @@ Like every TVM RPC server it runs whatever a client sends. It binds to loopback 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import platform
 import select
@@ -19,11 +18,11 @@ import signal
 import socket
 import struct
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 from layoutlab.errors import EXIT_OK, DeviceError
+from layoutlab.session_worker import SessionWorker, Verbs, answer, die_with_parent
 
 DO = "layoutlab.agent.do"
 DESCRIPTION = (
@@ -50,7 +49,7 @@ def describe() -> dict[str, Any]:
     }
 
 
-def _verbs() -> dict[str, Callable[..., Any]]:
+def _verbs() -> Verbs:
     # Everything that verbs import is imported here, once: what sessions import by themselves takes time in each of
     # them, and leaves memory behind that differs from one to the other.
     import ai_edge_litert.interpreter  # noqa: F401
@@ -77,12 +76,9 @@ def serve(host: str, port: int, tracker: tuple[str, int] | None, key: str, annou
 
     @register_global_func(DO)
     def do(verb: str, arguments: str) -> str:
-        try:
-            return json.dumps({"value": verbs[str(verb)](**json.loads(str(arguments)))})
-        except Exception as error:
-            traceback.print_exc()
-            lines = str(error).strip().splitlines() or [""]
-            return json.dumps({"error": f"{type(error).__name__}: {lines[-1][:300]}"})
+        if _session_worker is None:
+            return answer(verbs, str(verb), str(arguments))
+        return _session_worker.do(str(verb), str(arguments))
 
     # `tvm.rpc.Server` starts its loop in a process that would not know the function above (and that a program
     # under qemu cannot start at all).
@@ -93,7 +89,7 @@ def serve(host: str, port: int, tracker: tuple[str, int] | None, key: str, annou
     bound = listener.getsockname()[1]
     announce(bound)
     if tracker is None:
-        _serve_one_by_one(listener, key)
+        _serve_one_by_one(listener, key, verbs)
     while True:
         try:
             _listen_loop(listener, bound, key, tracker, None, None)
@@ -102,7 +98,7 @@ def serve(host: str, port: int, tracker: tuple[str, int] | None, key: str, annou
             print(error, file=sys.stderr, flush=True)
 
 
-def _serve_one_by_one(listener: socket.socket, key: str) -> NoReturn:
+def _serve_one_by_one(listener: socket.socket, key: str, verbs: Verbs) -> NoReturn:
     """Sessions one after the other, each in a child of this process, which itself does nothing but fork.
 
     So every session begins with the same memory, and what is counted in it does not depend on the sessions before.
@@ -110,25 +106,28 @@ def _serve_one_by_one(listener: socket.socket, key: str) -> NoReturn:
     # What is done for the first time leaves traces in the allocators; before the first session it was all done.
     for _ in range(2):
         select.select([listener], [], [], 0)
-        _in_child(_do_nothing, listener, key)
+        _in_child(_do_nothing, listener, key, verbs)
     while True:
         select.select([listener], [], [], None)
-        _in_child(_serve_session, listener, key)
+        _in_child(_serve_session, listener, key, verbs)
 
 
-def _do_nothing(listener: socket.socket, key: str) -> None:
+def _do_nothing(listener: socket.socket, key: str, verbs: Verbs) -> None:
     pass
 
 
-def _in_child(work: Callable[[socket.socket, str], None], listener: socket.socket, key: str) -> None:
+def _in_child(
+    work: Callable[[socket.socket, str, Verbs], None], listener: socket.socket, key: str, verbs: Verbs
+) -> None:
     """Do the work in a forked process, and wait for its end."""
     child = os.fork()
     if child == 0:
         # A session that hangs in native code is ended by SIGTERM: no handler of Python's would ever run there.
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        die_with_parent()
         status = 1
         try:
-            work(listener, key)
+            work(listener, key, verbs)
             status = 0
         except (OSError, RuntimeError) as error:
             print(error, file=sys.stderr, flush=True)
@@ -137,13 +136,29 @@ def _in_child(work: Callable[[socket.socket, str], None], listener: socket.socke
     os.waitpid(child, 0)
 
 
-def _serve_session(listener: socket.socket, key: str) -> None:
-    """Take a connection, TVM's handshake with a client that knows `key`, then TVM's server until the client is gone."""
-    from tvm.rpc import base
+# What does the verbs of this process' session; the session's processes are forked with it.
+_session_worker: SessionWorker | None = None
+
+
+def _serve_session(listener: socket.socket, key: str, verbs: Verbs) -> None:
+    """Take a connection and serve it until the client is gone."""
     from tvm.rpc.server import _parse_server_opt, _serving
 
-    connection, address = listener.accept()
-    listener.close()
+    global _session_worker
+    _session_worker = SessionWorker(verbs)
+    try:
+        connection, address = listener.accept()
+        listener.close()
+        options = _shake_hands(connection, key)
+        _serving(connection, address, _parse_server_opt(options), None)
+    finally:
+        _session_worker.end()
+
+
+def _shake_hands(connection: socket.socket, key: str) -> list[str]:
+    """TVM's handshake with a client that knows `key`; returns what else it said. RuntimeError with anyone else."""
+    from tvm.rpc import base
+
     connection.settimeout(_HANDSHAKE_S)
     if _receive_int(connection) != base.RPC_MAGIC:
         raise RuntimeError("not a TVM RPC client")
@@ -157,7 +172,7 @@ def _serve_session(listener: socket.socket, key: str) -> None:
     answer = f"server:{key}".encode()
     connection.sendall(struct.pack("<ii", base.RPC_CODE_SUCCESS, len(answer)) + answer)
     connection.settimeout(None)
-    _serving(connection, address, _parse_server_opt(options), None)
+    return options
 
 
 def _receive_int(connection: socket.socket) -> int:

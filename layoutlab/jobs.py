@@ -69,7 +69,7 @@ def lay_out(report: Any, job: dict[str, Any]) -> dict[str, Any]:
 
 
 def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """What a variant does to the layouts, and the time its transforms take, each measured alone."""
+    """What a variant does to the layouts, and the time its transforms take, each alone."""
     from layoutlab.engine.relax import compile as relax_compile
     from layoutlab.engine.relax.layout.cost import time_transforms
     from layoutlab.engine.relax.tvm_cpu import tvm
@@ -79,7 +79,7 @@ def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     report("stage", name="measure")
     return {
         "layouts": to_json(layouts),
-        "transform_us": time_transforms(converted, tvm.target.Target(described.target)),
+        "transform_us": time_transforms(converted, tvm.target.Target(described.target), described.device_kind),
     }
 
 
@@ -106,8 +106,8 @@ def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: 
 
     report("stage", name="run")
     with SimulatedCore(require(), sys.stderr) as core, core.session(_SIMULATED_S) as session:
-        paths = {"inputs": core.link(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
-        return dict(session.do("compute_outputs", runner=core.linked_runner(runner), **paths))
+        paths = {"inputs": core.place(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
+        return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
 
 
 def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from tvm import rpc
 
 from layoutlab.agent import DO
 from layoutlab.errors import DeviceError, StageError
+from layoutlab.session_worker import CRASHED
 
 
 class AgentSession:
@@ -26,6 +27,13 @@ class AgentSession:
             raise DeviceError(
                 f"no layoutlab agent answers at {self._address}: {_last_line(error)}. Start one there: layoutlab agent"
             ) from error
+
+    def close(self) -> None:
+        """End the session. The agent serves one at a time, so the next has to wait for this.
+
+        TVM ends a session with the last reference to it, which the traceback of an error might hold for long.
+        """
+        self._do = self._session = None
 
     def upload(self, path: Path, name: str) -> None:
         """Copy a file into the session's folder."""
@@ -53,7 +61,7 @@ class AgentSession:
         if "SessionTimeoutError" in str(error):
             return f"took longer than {self._timeout_s:.0f} s"
         if "kShutdown" in str(error) or "reset" in str(error):
-            return "crashed its process on the device"
+            return CRASHED
         return f"{type(error).__name__}: {_last_line(error)}"
 
 

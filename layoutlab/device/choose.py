@@ -38,7 +38,7 @@ def choose(spec: Spec, host_target: Callable[[], dict[str, Any]], simulated_core
     """
     if spec.device == "host" or _is_native(spec):
         return _choose_host(spec, host_target, "the spec says device: host")
-    unsuited = _why_not_simulated(spec)
+    unsuited = why_not_simulated(spec)
     if unsuited is None:
         try:
             core = KryoDevice(simulated_core())
@@ -61,7 +61,7 @@ def _is_native(spec: Spec) -> bool:
     return architecture(spec.target) == platform.machine()
 
 
-def _why_not_simulated(spec: Spec) -> str | None:
+def why_not_simulated(spec: Spec) -> str | None:
     """Why the simulated core cannot stand in for the spec's target; None if it can."""
     if spec.target == "host":
         return "the target is this machine's own; the simulated core needs a target with -mcpu=kryo"

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from layoutlab.device.choose import why_not_simulated
 from layoutlab.progress import duration
 from layoutlab.spec.load import LoadedSpec
-from layoutlab.spec.models import VariantSpec
+from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.spec.target import format_target
 
 
@@ -28,12 +29,20 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
             tabulate(rows, headers="keys", tablefmt="simple", disable_numparse=True),
             "",
             f"outputs checked on {spec.check.inputs} inputs",
+            *_simulated(spec),
             f"{measure.rounds} rounds of {len(spec.variants)} variants and TFLite: at least {duration(total_s)}",
             f"writes {results / spec.name}/table.md, table.csv, table.json; keeps records in "
             f"{results / 'runs' / spec.name}/",
             "",
         ]
     )
+
+
+def _simulated(spec: Spec) -> list[str]:
+    """What is done instead of rounds where the simulated core stands in for the target."""
+    if spec.device == "host" or why_not_simulated(spec) is not None:
+        return []
+    return [f"on the simulated Kryo core one counted inference of {len(spec.variants)} variants and TFLite; elsewhere"]
 
 
 def _row(variant: VariantSpec, trials: int) -> dict[str, str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.engine.base import Artifact, ConvReport, HookOptions, LayoutReport, from_json, to_json
 from layoutlab.errors import UsageError
 from layoutlab.hooks import Rule
@@ -26,7 +27,7 @@ from layoutlab.variants import compile_job, worker_environment
 
 @dataclass(frozen=True, kw_only=True)
 class Winners:
-    """Times in microseconds by convolution and variant, the winner of each, and what mixing them would take.
+    """Times in microseconds, measured or simulated, by convolution and variant; winners, and what mixing them takes.
 
     `mixed` is what the layout engine makes of a graph in which each convolution has its winner's layout;
     `transform_us` is the time of the transforms that this leaves, each measured alone, untuned.
@@ -37,6 +38,7 @@ class Winners:
     winners: tuple[str, ...]
     mixed: LayoutReport
     transform_us: float
+    simulated: bool = False
 
     def sum_us(self, variant: str) -> float:
         """Sum over all convolutions of one variant; not a latency."""
@@ -62,10 +64,11 @@ def find_winners(loaded: LoadedSpec, store: Store, progress: Progress) -> Winner
     rules = _rules([artifacts[winner].convs[index] for index, winner in enumerate(winners)])
     run = store.all("run")[-1]
     model = resolve_model(loaded, progress)
+    kind: DeviceKind = "kryo" if run.get("simulated") else "host"
     variant = loaded.spec.variants[0].model_copy(update={"convert_layout": None})
     with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder:
         model = bind_model(model, loaded.spec.model.batch, Path(folder))
-        job = compile_job(loaded, variant, model.path, run["target"], Path(folder), ())
+        job = compile_job(loaded, variant, model.path, run["target"], Path(folder), (), kind)
         job = replace(job, hook=HookOptions(label="winners", name=None, rules=rules))
         log = store.folder / "logs" / "winners.log"
         found = run_job("mix_layouts", {"job": to_json(job)}, log=log, environment=worker_environment(loaded))
@@ -75,6 +78,7 @@ def find_winners(loaded: LoadedSpec, store: Store, progress: Progress) -> Winner
         winners=winners,
         mixed=from_json(LayoutReport, found["layouts"]),
         transform_us=found["transform_us"],
+        simulated=kind == "kryo",
     )
 
 
@@ -111,14 +115,15 @@ def winners_text(name: str, found: Winners) -> str:
     )
     align = ["right", "left", "left", *["right"] * len(found.times_us), "left"]
     table = tabulate(rows, headers="keys", tablefmt="simple", disable_numparse=True, colalign=align)
+    unit = "simulated us" if found.simulated else "us"
     return "\n".join(
         [
-            f"{name}: best time of each convolution in the tuning records, in us, with what is fused into it",
+            f"{name}: best time of each convolution in the tuning records, in {unit}, with what is fused into it",
             "",
             table,
             "",
             *_weigh(found),
-            "These are candidates measured alone: their sums say which layout suits which convolution, not how long "
+            "These are candidates run alone: their sums say which layout suits which convolution, not how long "
             "the network takes.",
             "",
         ]
@@ -147,6 +152,6 @@ def _weigh(found: Winners) -> list[str]:
     return [
         f"wins: {wins}. The winners sum to {found.winners_us:.0f} us; mixing them needs {len(moving)} transforms that "
         f"move {moved / 1e6:.2f} MB",
-        f"and take {found.transform_us:.0f} us, each measured alone and untuned: {mixture:.0f} us together, against "
+        f"and take {found.transform_us:.0f} us, each alone and untuned: {mixture:.0f} us together, against "
         f"{found.sum_us(best):.0f} us for {best} alone. Mixing {verdict}.",
     ]

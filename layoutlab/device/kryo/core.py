@@ -6,10 +6,9 @@ Imports TVM: for worker processes.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import select
-import signal
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -18,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 
@@ -30,6 +29,7 @@ from layoutlab.device.kryo.price import Price, Pricer
 from layoutlab.device.kryo.symbols import parts_of
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.errors import DeviceError
+from layoutlab.session_worker import die_with_parent
 
 # Kryo 280's gold cores derive from Cortex-A73: ARMv8.0 with CRC and crypto, as Cortex-A72, the last of that kind which
 # qemu knows. Its default has SVE, half floats and atomics, and libraries would choose kernels that Kryo cannot run.
@@ -38,10 +38,11 @@ _CPU = "cortex-a72"
 _PYTHON = "/usr/bin/python3"
 # The agent starts in 6 to 10 s; a machine that is busy with something else gets its time.
 _START_S = 180.0
+# A core's folder is named after the process that it belongs to.
+_FOLDERS = "layoutlab-kryo-"
+_LOG = "agent.log"
 # A session that outlives its time by this much has lost its agent.
 _GRACE_S = 10.0
-_PR_SET_PDEATHSIG = 1
-_LIBC = ctypes.CDLL(None)
 
 # Counts have to repeat exactly, so whatever is drawn at random in a process, or depends on when a thing is first
 # used, is fixed: Python's hashes, the symbols resolved at the first call, the size from which malloc maps pages.
@@ -68,12 +69,13 @@ _ENVIRONMENT = {
 class SimulatedCore:
     """Runs aarch64 code and counts it. One core does one thing at a time; several run side by side."""
 
-    def __init__(self, toolchain: Toolchain, log: Any = None) -> None:
-        """Start the core's agent; its output goes to the file `log`. Raises DeviceError when it does not start."""
-        self._folder = tempfile.TemporaryDirectory(prefix="layoutlab-kryo-")
-        self._counts = Path(self._folder.name)
-        self._marks = self.link(toolchain.marks, "marks.so")
-        self._agent = _start_agent(toolchain, self._counts, log)
+    def __init__(self, toolchain: Toolchain, log: TextIO | None = None) -> None:
+        """Start the core's agent; its output goes to `log` in the end. Raises DeviceError when it does not start."""
+        self._log = log
+        remove_leftovers()
+        self._counts = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid():08}-"))
+        self._marks = self.place(toolchain.marks, "marks.so")
+        self._agent = _start_agent(toolchain, self._counts)
         try:
             self._port = _read_port(self._agent)
         except BaseException:
@@ -90,7 +92,10 @@ class SimulatedCore:
         """End the agent with every session of it."""
         self._kill()
         self._agent.wait()
-        self._folder.cleanup()
+        if self._log is not None:
+            self._log.write((self._counts / _LOG).read_text(errors="replace"))
+            self._log.flush()
+        shutil.rmtree(self._counts, ignore_errors=True)
 
     def _kill(self) -> None:
         for child in _children(self._agent.pid):
@@ -107,10 +112,19 @@ class SimulatedCore:
         watchdog = threading.Timer(timeout_s + _GRACE_S, self._kill)
         watchdog.daemon = True
         watchdog.start()
+        session = None
         try:
-            yield AgentSession("127.0.0.1", self._port, timeout_s=timeout_s)
+            session = AgentSession("127.0.0.1", self._port, timeout_s=timeout_s)
+            yield session
         finally:
             watchdog.cancel()
+            if session is not None:
+                session.close()
+
+    @property
+    def variant(self) -> Path:
+        """Where the core sees the variant that it was given last."""
+        return self._counts / "model.so"
 
     @property
     def alive(self) -> bool:
@@ -124,7 +138,7 @@ class SimulatedCore:
 
         `runner` is as for `device.runners.open_runner`.
         """
-        paths = {"runner": self.linked_runner(runner), "inputs": self.link(inputs, "inputs.npz")}
+        paths = {"runner": self.placed_runner(runner), "inputs": self.place(inputs, "inputs.npz")}
         with self.session(timeout_s) as session:
             done = session.do("count_inference", **paths, marks=self._marks)
         return self._take_counts(done["pid"]), [tuple(item) for item in done["loaded"]], done["runtime"]
@@ -133,27 +147,36 @@ class SimulatedCore:
         self, library: Path, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
     ) -> Counts:
         """One call of `main` in a library with cold caches; `arguments` are (dtype, shape) of its tensors."""
-        path = self.link(library, "candidate.so")
+        path = self.place(library, "candidate.so")
         with self.session(timeout_s) as session:
             done = session.do("count_candidate", library=path, arguments=arguments, marks=self._marks)
         return self._take_counts(done["pid"])
 
-    def linked_runner(self, runner: dict[str, Any]) -> dict[str, Any]:
-        """The runner with its file under the name that the core knows it by."""
-        return {**runner, "path": self.link(Path(runner["path"]), "model" + Path(runner["path"]).suffix)}
+    def placed_runner(self, runner: dict[str, Any]) -> dict[str, Any]:
+        """The runner with a copy of its file in the core's folder."""
+        return {**runner, "path": self.place(Path(runner["path"]), "model" + Path(runner["path"]).suffix)}
 
-    def link(self, path: Path, name: str) -> str:
-        """A name of the file that is as long wherever the file lies: strings take memory, and memory has places."""
-        link = self._counts / name
-        link.unlink(missing_ok=True)
-        link.symlink_to(path.resolve())
-        return str(link)
+    def place(self, path: Path, name: str) -> str:
+        """Copy a file into the core's folder; returns its path there.
+
+        That is as long wherever the file comes from: strings take memory, and what else is in memory moves with them.
+        """
+        shutil.copyfile(path, self._counts / name)
+        return str(self._counts / name)
 
     def _take_counts(self, pid: int) -> Counts:
         path = self._counts / f"{pid}.counts"
         counts = read_counts(path)
         path.unlink()
         return counts
+
+
+def remove_leftovers() -> None:
+    """Remove the folders of cores whose processes were killed before they could do it."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*"):
+        owner = folder.name.removeprefix(_FOLDERS)[:8]
+        if owner.isdigit() and not psutil.pid_exists(int(owner)):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +191,7 @@ class Inference:
 class PricedCore:
     """A simulated core that answers in cycles. It starts when it is first needed, and again when it was lost."""
 
-    def __init__(self, toolchain: Toolchain, log: Any = None) -> None:
+    def __init__(self, toolchain: Toolchain, log: TextIO | None = None) -> None:
         self._toolchain, self._log = toolchain, log
         self._core: SimulatedCore | None = None
         self._pricer = Pricer(toolchain, toolchain.folder.parent)
@@ -191,10 +214,10 @@ class PricedCore:
 
     def run_inference(self, runner: dict[str, Any], inputs: Path, timeout_s: float) -> Inference:
         """One inference with warm caches; see `SimulatedCore.count_inference`."""
-        counts, loaded, runtime = self.core().count_inference(runner, inputs, timeout_s)
+        core = self.core()
+        counts, loaded, runtime = core.count_inference(runner, inputs, timeout_s)
         prices = self._prices(counts)
-        variant = Path(runner["path"]).resolve() if runner["kind"] == "artifact" else None
-        symbols = parts_of(loaded, variant)
+        symbols = parts_of(loaded, core.variant if runner["kind"] == "artifact" else None)
         return Inference(
             cycles=count_cycles(counts, prices), functions=by_function(counts, prices, symbols), runtime=runtime
         )
@@ -210,33 +233,42 @@ class PricedCore:
         return self._pricer.price(block.words for block in counts.blocks)
 
 
-def _start_agent(toolchain: Toolchain, folder: Path, log: Any) -> subprocess.Popen[bytes]:
+def _start_agent(toolchain: Toolchain, folder: Path) -> subprocess.Popen[bytes]:
     # Under names that are as long on every machine. The guest finds this package, and nothing else of this machine's.
     (folder / "site").symlink_to(toolchain.site)
+    (folder / "tmp").mkdir()
     (folder / "path").mkdir()
     (folder / "path" / "layoutlab").symlink_to(Path(layoutlab.__file__).resolve().parent)
-    return subprocess.Popen(
-        [
-            *toolchain.qemu,
-            "-cpu",
-            _CPU,
-            "-plugin",
-            f"{toolchain.counter},out={folder}",
-            "-0",
-            _PYTHON,
-            str(toolchain.python),
-            "-m",
-            "layoutlab.agent",
-            "--port",
-            "0",
-        ],
-        env={**_ENVIRONMENT, "PYTHONPATH": f"{folder / 'site'}:{folder / 'path'}", "HOME": str(folder)},
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=log or subprocess.DEVNULL,
-        preexec_fn=_die_with_parent,
-    )
+    command = [
+        *toolchain.qemu,
+        "-cpu",
+        _CPU,
+        "-plugin",
+        f"{toolchain.counter},out={folder}",
+        "-0",
+        _PYTHON,
+        str(toolchain.python),
+        "-m",
+        "layoutlab.agent",
+        "--port",
+        "0",
+    ]
+    # A log of its own: even what kind of file standard error is, and how long, shows in the guest's memory.
+    with open(folder / _LOG, "wb") as log:
+        return subprocess.Popen(
+            command,
+            env={
+                **_ENVIRONMENT,
+                "PYTHONPATH": f"{folder / 'site'}:{folder / 'path'}",
+                "HOME": str(folder),
+                "TMPDIR": str(folder / "tmp"),
+            },
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            preexec_fn=die_with_parent,
+        )
 
 
 def _children(pid: int) -> list[psutil.Process]:
@@ -244,10 +276,6 @@ def _children(pid: int) -> list[psutil.Process]:
         return list(psutil.Process(pid).children(recursive=True))
     except psutil.NoSuchProcess:
         return []
-
-
-def _die_with_parent() -> None:
-    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _read_port(agent: subprocess.Popen[bytes]) -> int:

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, TextIO
 
 from scipy.optimize import least_squares
 from tabulate import tabulate
@@ -119,7 +119,7 @@ def _names(networks: Sequence[Checked]) -> str:
 
 
 def count_networks(
-    toolchain: Toolchain, folder: Path, progress: Progress, log: BinaryIO
+    toolchain: Toolchain, folder: Path, progress: Progress, log: TextIO
 ) -> tuple[dict[str, Totals], str]:
     """The counts of each network, and what ran them. Networks that `folder` lacks are built with TensorFlow first.
 
@@ -254,12 +254,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _count(toolchain: Toolchain, folder: Path, progress: Progress) -> tuple[dict[str, Totals], str]:
     """`count_networks`; what the core says is shown when it fails."""
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile("w+") as log:
         try:
             return count_networks(toolchain, folder, progress, log)
         except (DeviceError, StageError):
             log.seek(0)
-            print(log.read().decode(errors="replace"), file=sys.stderr, end="")
+            print(log.read(), file=sys.stderr, end="")
             raise
 
 

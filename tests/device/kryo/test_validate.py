@@ -173,7 +173,7 @@ def test_networks_that_cannot_be_built(
 @pytest.mark.slow
 def test_the_core_against_published_latencies(toolchain: Toolchain, tmp_path: Path) -> None:
     """The networks are built with TensorFlow (the extra `models`) unless they are there already."""
-    with Progress() as progress, open(tmp_path / "core.log", "wb") as log:
+    with Progress() as progress, open(tmp_path / "core.log", "w") as log:
         counted, runtime = count_networks(toolchain, ROOT / builder.DEFAULT_DIRECTORY, progress, log)
     found = validate(counted)
     print(as_text(found, runtime))

@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
+from layoutlab.device.kryo.core import remove_leftovers
 from layoutlab.engine.relax.tune.candidates import build_candidate, measure_candidate
 from layoutlab.engine.relax.tune.simulated import CORE_START_S, simulate_candidate
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
@@ -119,6 +120,11 @@ class SimulatedPool(_Pool):
     def __init__(self, target: tvm.target.Target, folder: Path) -> None:
         super().__init__(target, folder)
         self._cores = self._open(os.cpu_count() or 1)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        super().__exit__(kind, error, at)
+        # The processes were stopped, and their cores with them, before these could clean up.
+        remove_leftovers()
 
     def evaluate(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> list[Outcome]:
         """Build and count; one outcome per candidate, in order."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +20,10 @@ _HOPELESS_BATCHES = 3
 
 
 class TaskSearch:
-    """One task being tuned. Every result is written to the database before the next batch is proposed."""
+    """One task being tuned. Every result is written to the database before the next batch is proposed.
+
+    `threads` search for candidates; with more than one, chance decides which thread finds what, whatever the seed.
+    """
 
     def __init__(
         self,
@@ -31,13 +33,14 @@ class TaskSearch:
         database: meta_schedule.database.Database,
         cost_model: meta_schedule.CostModel,
         seed: int,
+        threads: int,
     ) -> None:
         self.name, self.ops = str(task.task_name), int(task.weight)
         self.trials = self.failed = 0
         self.best_s: float | None = None
         self.exhausted = False
         self._mod = task.dispatched[0]
-        self._target, self._options, self._seed = target, options, seed
+        self._target, self._options, self._seed, self._threads = target, options, seed, threads
         self._database, self._cost_model = database, cost_model
         self._best_after_batch: list[float] = []
         self._active: meta_schedule.TuneContext | None = None
@@ -85,7 +88,7 @@ class TaskSearch:
             task_name=self.name,
             logger=_LOGGER,
             rand_state=self._seed,
-            num_threads=os.cpu_count() or 1,
+            num_threads=self._threads,
         )
 
     def _start(self, context: meta_schedule.TuneContext, spaces: Sequence[Any], batch: int) -> None:

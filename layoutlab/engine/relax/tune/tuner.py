@@ -7,9 +7,12 @@ which an interruption loses all), measures while it builds, and starts a resumed
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+
+import numpy as np
 
 from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.tune.pool import CandidatePool, open_pool
@@ -44,10 +47,15 @@ def tune(
     After each batch `report("trials", done=, total=, failed=, tuned=, tasks=, best_us=)` is called; `best_us` is the
     sum of the best times over all ops in microseconds, which is not a latency.
     """
+    # MetaSchedule's cost models draw from numpy's global generator, XGBoost's until it was trained.
+    np.random.seed(options.seed)
     cost_model = meta_schedule.CostModel.create(options.cost_model, num_tuning_cores=1)
     seeds = meta_schedule.utils.fork_seed(options.seed, n=len(tasks))
+    # Costs on the simulated core repeat exactly; with a search that does so too, so does the whole tuning.
+    threads = 1 if device_kind == "kryo" else os.cpu_count() or 1
     searches = [
-        TaskSearch(task, target, options, database, cost_model, seed) for task, seed in zip(tasks, seeds, strict=True)
+        TaskSearch(task, target, options, database, cost_model, seed, threads)
+        for task, seed in zip(tasks, seeds, strict=True)
     ]
     for search, times in zip(searches, trial_times(database, [task.dispatched[0] for task in tasks]), strict=True):
         search.resume(times)

@@ -1,0 +1,159 @@
+"""A whole experiment on the simulated core: real qemu, real TVM, real LiteRT, tuned, checked and counted."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from layoutlab.device.kryo.toolchain import Toolchain
+
+from .conftest import TINY
+from .device.kryo.conftest import toolchain
+
+__all__ = ["toolchain"]
+
+SPEC = """\
+name: x
+model: {file: model.tflite}
+target: llvm -device=arm_cpu -mtriple=aarch64-linux-gnu -mcpu=kryo -mattr=+neon -num-cores=1
+variants:
+  - {name: nchw4c, convert_layout: NCHW, alter_op_layout: {hook: nchwc, block: 4}}
+  - {name: untuned, alter_op_layout: keep, tune: false}
+tuning: {trials: 20, batch: 8, population: 16}
+"""
+
+
+def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "layoutlab", *command], cwd=folder, capture_output=True, text=True, timeout=600
+    )
+
+
+def prepare(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "x.yaml").write_text(SPEC)
+    shutil.copy(TINY / "tiny_mobilenet.tflite", folder / "model.tflite")
+    return folder
+
+
+def read(folder: Path, name: str) -> list[dict[str, str]]:
+    with open(folder / "results" / "x" / name, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def done(toolchain: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A finished run's folder and what it printed."""
+    folder = prepare(tmp_path_factory.mktemp("kryo") / "here")
+    finished = run(folder, "run", "x.yaml")
+    assert finished.returncode == 0, finished.stderr
+    assert "Traceback" not in finished.stderr
+    return folder, finished.stdout
+
+
+def test_the_table_says_simulated_in_every_row(done):
+    _, text = done
+    lines = text.splitlines()
+    assert lines[2].split("  ") != lines[3].split("  ")
+    header = [cell.strip() for cell in lines[2].split("  ") if cell.strip()]
+    assert header == [
+        "variant",
+        "conv layouts",
+        "simulated ms",
+        "kcycles",
+        "compute",
+        "memory",
+        "x TFLite",
+        "verdict",
+        "vs untuned",
+        "transforms",
+        "tuned",
+        "trials",
+        "outputs",
+        "flags",
+    ]
+    rows = lines[4:7]
+    assert [row.split()[0] for row in rows] == ["nchw4c", "untuned", "tflite"]
+    assert all("simulated" in row for row in rows)
+    assert lines[8].startswith(
+        "device: no phone or board is attached, so it runs on the simulated Kryo 280 gold core at 2.45 GHz (qemu-user "
+    )
+    assert lines[8].endswith("): its figures are simulated")
+    assert lines[9] == "baseline: LiteRT 1.4.0, 1 thread, XNNPACK on"
+    assert lines[10].startswith("simulated, not measured: ")
+    assert lines[11].endswith("they are never to be ranked with measured ones")
+
+
+def test_figures_add_up(done):
+    folder, _ = done
+    for row in read(folder, "table.csv"):
+        assert row["median_ms"] == "" and row["rounds"] == ""
+        kcycles, compute, memory = (float(row[name]) for name in ("kcycles", "compute_kcycles", "memory_kcycles"))
+        assert kcycles == pytest.approx(compute + memory)
+        assert float(row["simulated_ms"]) == pytest.approx(kcycles / 2450)
+        assert memory == pytest.approx(0.035 * float(row["l1_nonsequential"]))
+        assert row["outputs_ok"] == ("" if row["variant"] == "tflite" else "True")
+        functions = [found for found in read(folder, "functions.csv") if found["variant"] == row["variant"]]
+        for name in ("kcycles", "instructions", "accesses", "l1_misses", "l2_misses"):
+            assert sum(float(found[name]) for found in functions) == pytest.approx(float(row[name]), rel=1e-9)
+
+
+def test_functions_have_the_names_that_tvm_gave_them(done):
+    folder, _ = done
+    names = [found["function"] for found in read(folder, "functions.csv") if found["variant"] == "untuned"]
+    assert sum(name.startswith("fused_conv2d") for name in names) == 12
+    assert not any(name.startswith("__tvm_ffi_") or name.endswith("_compute_") for name in names)
+    assert "[libtvm_runtime.so]" in names
+    # The network's own functions take nearly all of an untuned build.
+    own = sum(
+        float(f["share"])
+        for f in read(folder, "functions.csv")
+        if f["variant"] == "untuned" and "[" not in f["function"]
+    )
+    assert own > 0.8
+
+
+def test_a_second_run_counts_nothing_and_prints_the_same(done):
+    folder, text = done
+    again = run(folder, "run", "x.yaml")
+    assert again.stdout == text
+    events = [json.loads(line) for line in (folder / "results/runs/x/events.jsonl").read_text().splitlines()]
+    kinds = [event["kind"] for event in events]
+    assert (kinds.count("built"), kinds.count("samples")) == (2, 3)
+    assert [event["rounds"] for event in events if event["kind"] == "run"] == [1, 1]
+
+
+def test_a_new_run_elsewhere_comes_to_the_same_figures(done, tmp_path):
+    folder, text = done
+    other = prepare(tmp_path / "a longer path than the other one has")
+    assert run(other, "run", "x.yaml").stdout == text
+    assert read(other, "functions.csv") == read(folder, "functions.csv")
+
+
+def test_another_price_needs_no_new_run(done, tmp_path):
+    """`report` computes cycles from the counts that were kept."""
+    folder, _ = done
+    program = (
+        "import sys, layoutlab.device.kryo.cycles as cycles; cycles.PENALTY = 70.0; "
+        "from layoutlab.cli import main; sys.exit(main(['report', 'x.yaml', '--json', '--results', sys.argv[1]]))"
+    )
+    shutil.copytree(folder / "results", tmp_path / "results")
+    priced = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "results")],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert priced.returncode == 0, priced.stderr
+    before = {row["variant"]: row for row in read(folder, "table.csv")}
+    for row in json.loads(priced.stdout)["rows"]:
+        cost, old = row["simulated"], before[row["name"]]
+        assert cost["memory_kcycles"] == pytest.approx(2 * float(old["memory_kcycles"]))
+        assert cost["compute_kcycles"] == pytest.approx(float(old["compute_kcycles"]))
