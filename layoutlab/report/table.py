@@ -9,7 +9,7 @@ from typing import Any
 
 from tabulate import tabulate
 
-from layoutlab.device.kryo.cycles import CLOCK_GHZ, PENALTY
+from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.spec.target import format_target
 

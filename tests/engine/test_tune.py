@@ -14,7 +14,7 @@ from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune import pool as pool_module
-from layoutlab.engine.relax.tune.pool import CandidatePool, _outcome
+from layoutlab.engine.relax.tune.pool import HostPool, _outcome
 from layoutlab.engine.relax.tune.records import coverage, cut_torn_end, open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, first_batch_size, tune
 from layoutlab.engine.relax.tvm_cpu import tvm
@@ -131,7 +131,7 @@ def _fail() -> None:
 
 def test_candidates_that_crash_hang_or_fail_cost_themselves_only(tmp_path, monkeypatch):
     monkeypatch.setattr(pool_module, "_TIMEOUT_S", 1.0)
-    with CandidatePool(TARGET, tmp_path) as pool:
+    with HostPool(TARGET, tmp_path) as pool:
         outcomes = [
             _outcome(pool._runner.schedule(function, timeout=seconds), "the run")
             for function, seconds in ((_crash, 20), (_hang, 1), (_fail, 20), (os.getpid, 20))

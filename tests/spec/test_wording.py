@@ -169,7 +169,7 @@ WRONG = [
     ("", "baseline: {runtime: tflight, threads: 257}\n",
      ['4:21: baseline.runtime: expected tflite, found "tflight": did you mean "tflite"?',
       "4:39: baseline.threads: expected a whole number from 1 to 256, found 257"]),
-    ("", "device: phone\n", ['4:9: device: expected auto or host, found "phone"']),
+    ("", "device: phone\n", ['4:9: device: expected auto, host or kryo, found "phone"']),
     ("", "tuning:\n", ["4:8: tuning: expected a mapping, found nothing"]),
     ("", "check: {seed: -1}\n",
      ["4:15: check.seed: expected a whole number from 0 to 2147483647, found -1"]),

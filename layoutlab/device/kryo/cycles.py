@@ -7,15 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.device.kryo.counts import Block, Counts
 from layoutlab.device.kryo.price import Price
 
-# The highest clock of the gold cores, as Qualcomm announced the Snapdragon 835; a phone may stay below it.
-CLOCK_GHZ = 2.45
-# Cycles for each L1 miss that the prefetcher does not foresee; the only fitted number. It is about the latency of L2,
-# which holds most of these lines. Fitted by least squares of the logarithms of (estimate / published) over four
-# MobileNets (docs/kryo.md; `layoutlab.device.kryo.validate` does it anew), which gives 35.4.
-PENALTY = 35.0
 _ELSEWHERE = "runtime"
 
 

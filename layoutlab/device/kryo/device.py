@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.device.base import DeviceKind
-from layoutlab.device.kryo.cycles import CLOCK_GHZ, PENALTY
+from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.process import run_job
 from layoutlab.spec.models import MeasureSpec

@@ -21,7 +21,8 @@ from typing import Any, TextIO
 from scipy.optimize import least_squares
 from tabulate import tabulate
 
-from layoutlab.device.kryo.cycles import CLOCK_GHZ, PENALTY, Cycles, Totals, estimate
+from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
+from layoutlab.device.kryo.cycles import Cycles, Totals, estimate
 from layoutlab.device.kryo.device import KryoDevice
 from layoutlab.device.kryo.provision import provision
 from layoutlab.device.kryo.toolchain import Toolchain

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.device.kryo.counts import Block, Counts
-from layoutlab.device.kryo.cycles import CLOCK_GHZ, PENALTY, Cycles, Totals, by_function, count_cycles, estimate
+from layoutlab.device.kryo.cycles import Cycles, Totals, by_function, count_cycles, estimate
 from layoutlab.device.kryo.price import Price, Pricer
 from layoutlab.device.kryo.toolchain import Toolchain
 from tests.device.kryo import guest

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from layoutlab.device.kryo import validate as validation
-from layoutlab.device.kryo.cycles import CLOCK_GHZ, PENALTY, Totals, estimate
+from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
+from layoutlab.device.kryo.cycles import Totals, estimate
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.device.kryo.validate import PUBLISHED_MS, as_json, as_text, count_networks, fit_penalty, validate
 from layoutlab.errors import ModelError
