@@ -69,6 +69,29 @@ writes results/x/table.md, table.csv, table.json; keeps records in results/runs/
     )
 
 
+@pytest.mark.parametrize(
+    ("device", "protocol"),
+    [
+        ("kryo", "one counted inference of 1 variant and TFLite on the simulated Kryo core\n"),
+        (
+            "auto",
+            "one counted inference of 1 variant and TFLite on the simulated Kryo core; where it cannot be had,\n"
+            "9 rounds of 1 variant and TFLite: at least 27 s\n",
+        ),
+        ("host", "9 rounds of 1 variant and TFLite: at least 27 s\n"),
+    ],
+)
+def test_plan_for_a_kryo_says_whether_it_measures_or_counts(folder, device, protocol):
+    kryo = "llvm -device=arm_cpu -mtriple=aarch64-linux-gnu -mcpu=kryo -mattr=+neon -num-cores=1"
+    (folder / "x.yaml").write_text(
+        f"name: x\nmodel: {{file: model.tflite}}\ntarget: {kryo}\ndevice: {device}\n"
+        "variants: [{name: nhwc, alter_op_layout: keep}]\n"
+    )
+    done = layoutlab("plan", "x.yaml", cwd=folder)
+    assert done.stdout.splitlines()[1] == f"target {kryo}, device {device}, 1 thread"
+    assert f"outputs checked on 5 inputs\n{protocol}writes results/x/" in done.stdout
+
+
 def test_a_mistake_in_the_spec_is_shown_where_it_is(folder):
     (folder / "x.yaml").write_text(SPEC.replace("variants:", "varients:").replace("trials: 20", "trials: many"))
     for command in ("validate", "plan", "run"):

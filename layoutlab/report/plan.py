@@ -17,9 +17,6 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
     """Variants, budgets, the protocol with its least duration, and the files that will be written."""
     spec = loaded.spec
     rows = [_row(variant, spec.tuning.trials) for variant in spec.variants]
-    measure = spec.measure
-    round_s = (measure.warmup_ms + measure.repeats * measure.min_repeat_ms) / 1e3
-    total_s = measure.rounds * (len(spec.variants) + 1) * round_s
     target = spec.target if isinstance(spec.target, str) else format_target(spec.target)
     return "\n".join(
         [
@@ -29,8 +26,7 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
             tabulate(rows, headers="keys", tablefmt="simple", disable_numparse=True),
             "",
             f"outputs checked on {spec.check.inputs} inputs",
-            *_simulated(spec),
-            f"{measure.rounds} rounds of {len(spec.variants)} variants and TFLite: at least {duration(total_s)}",
+            *_protocol(spec),
             f"writes {results / spec.name}/table.md, table.csv, table.json; keeps records in "
             f"{results / 'runs' / spec.name}/",
             "",
@@ -38,11 +34,17 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
     )
 
 
-def _simulated(spec: Spec) -> list[str]:
-    """What is done instead of rounds where the simulated core stands in for the target."""
+def _protocol(spec: Spec) -> list[str]:
+    """How figures are obtained: measured, or counted where the simulated core stands in for the target."""
+    measure, count = spec.measure, len(spec.variants)
+    rows = f"{count} variant{'s' if count > 1 else ''} and TFLite"
+    round_s = (measure.warmup_ms + measure.repeats * measure.min_repeat_ms) / 1e3
+    total_s = measure.rounds * (len(spec.variants) + 1) * round_s
+    measured = f"{measure.rounds} rounds of {rows}: at least {duration(total_s)}"
     if spec.device == "host" or why_not_simulated(spec) is not None:
-        return []
-    return [f"on the simulated Kryo core one counted inference of {len(spec.variants)} variants and TFLite; elsewhere"]
+        return [measured]
+    counted = f"one counted inference of {rows} on the simulated Kryo core"
+    return [counted] if spec.device == "kryo" else [f"{counted}; where it cannot be had,", measured]
 
 
 def _row(variant: VariantSpec, trials: int) -> dict[str, str]:
