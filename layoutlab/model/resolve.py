@@ -22,7 +22,7 @@ def resolve_model(loaded: LoadedSpec, progress: Progress) -> ModelFile:
     path = loaded.model_path
     if path is None:
         assert model.build is not None
-        path = _build(model.build, loaded.path.parent.resolve() / "models" / "built", progress)
+        path = built_model(model.build, loaded.path.parent.resolve() / "models" / "built", progress)
     return read_model(path, model.sha256)
 
 
@@ -39,7 +39,8 @@ def bind_model(model: ModelFile, batch: int | None, folder: Path) -> ModelFile:
     return read_model(bound)
 
 
-def _build(name: str, folder: Path, progress: Progress) -> Path:
+def built_model(name: str, folder: Path, progress: Progress) -> Path:
+    """The file in `folder` of a model that layoutlab can build, built first when there is none. Else ModelError."""
     from layoutlab.model.build import file_name
 
     path = folder / file_name(name)

@@ -139,11 +139,18 @@ def compare(store: Store) -> Comparison:
     baseline_events = store.all("baseline")
     rows = [_row(variant, spec, store, events) for variant in spec.variants]
     rows.append(Row(name=BASELINE))
-    timed = _with_simulated(rows, simulated) if simulated else _with_latencies(rows, samples, spec.measure.seed)
+
+    def with_time(row: Row) -> Row:
+        if row.failure:
+            return row
+        return _simulated_row(row, simulated) if simulated else _measured_row(row, samples, spec.measure.seed)
+
     return Comparison(
         name=spec.name,
         description=spec.description,
-        rows=tuple(_with_speedups(timed, next((v.name for v in spec.variants if not v.tune), None))),
+        rows=tuple(
+            _with_speedups(list(map(with_time, rows)), next((v.name for v in spec.variants if not v.tune), None))
+        ),
         run={key: value for key, value in events[0].items() if key not in ("kind", "spec")},
         baseline_runtime=baseline_events[-1]["runtime"],
         tuning=spec.tuning.model_dump(),
@@ -203,34 +210,20 @@ def _row(variant: VariantSpec, spec: Spec, store: Store, events: Sequence[dict[s
     return Row(**fields, flags=tuple(_flags(fields)))
 
 
-def _with_latencies(rows: list[Row], samples: dict[str, list[list[float]]], seed: int) -> list[Row]:
-    baseline = samples[BASELINE]
-    timed = []
-    for row in rows:
-        if row.failure:
-            timed.append(row)
-            continue
-        found = latency(samples[row.name])
-        versus = None if row.name == BASELINE else ratio(samples[row.name], baseline, seed)
-        flags = (*row.flags, "unstable") if found.unstable else row.flags
-        timed.append(replace(row, latency=found, ratio=versus, flags=flags))
-    return timed
+def _measured_row(row: Row, samples: dict[str, list[list[float]]], seed: int) -> Row:
+    found = latency(samples[row.name])
+    versus = None if row.name == BASELINE else ratio(samples[row.name], samples[BASELINE], seed)
+    flags = (*row.flags, "unstable") if found.unstable else row.flags
+    return replace(row, latency=found, ratio=versus, flags=flags)
 
 
-def _with_simulated(rows: list[Row], simulated: dict[str, Simulated]) -> list[Row]:
-    baseline = simulated[BASELINE]
-    timed = []
-    for row in rows:
-        if row.failure:
-            timed.append(row)
-            continue
-        cost = simulated[row.name]
-        versus = None if row.name == BASELINE else exact_ratio(cost.ms / baseline.ms)
-        flags = ["simulated", *row.flags]
-        if cost.counts["unpriced"]:
-            flags.append(f"{cost.counts['unpriced']:.0f} instructions without a price")
-        timed.append(replace(row, simulated=cost, ratio=versus, flags=tuple(flags)))
-    return timed
+def _simulated_row(row: Row, simulated: dict[str, Simulated]) -> Row:
+    cost = simulated[row.name]
+    versus = None if row.name == BASELINE else exact_ratio(cost.ms / simulated[BASELINE].ms)
+    flags = ["simulated", *row.flags]
+    if cost.counts["unpriced"]:
+        flags.append(f"{cost.counts['unpriced']:.0f} instructions without a price")
+    return replace(row, simulated=cost, ratio=versus, flags=tuple(flags))
 
 
 def _last(events: Sequence[dict[str, Any]], kind: str, variant: str) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -26,9 +25,10 @@ from layoutlab.device.kryo.cycles import Cycles, Totals, estimate
 from layoutlab.device.kryo.device import KryoDevice
 from layoutlab.device.kryo.provision import provision
 from layoutlab.device.kryo.toolchain import Toolchain
-from layoutlab.errors import EXIT_INTERRUPTED, EXIT_OK, DeviceError, LayoutlabError, ModelError, StageError
+from layoutlab.errors import EXIT_INTERRUPTED, EXIT_OK, DeviceError, LayoutlabError, StageError
 from layoutlab.measure.inputs import make_inputs, save_sets
-from layoutlab.model.build import DEFAULT_DIRECTORY, file_name
+from layoutlab.model.build import DEFAULT_DIRECTORY
+from layoutlab.model.resolve import built_model
 from layoutlab.progress import Progress
 
 # Milliseconds of one thread on a Pixel 2, whose Snapdragon 835 has Kryo 280 cores, by the name that `model.build` gives
@@ -128,7 +128,7 @@ def count_networks(
     """
     from layoutlab.device.kryo.core import PricedCore
 
-    models = {name: _model(name, folder.resolve(), progress) for name in PUBLISHED_MS}
+    models = {name: built_model(name, folder.resolve(), progress) for name in PUBLISHED_MS}
     counted, runtime = {}, ""
     with tempfile.TemporaryDirectory(prefix="layoutlab-") as temporary, PricedCore(toolchain, log) as core:
         inputs = Path(temporary) / "inputs.npz"
@@ -139,19 +139,6 @@ def count_networks(
             done = core.run_inference(runner, inputs, _TIMEOUT_S)
             counted[name], runtime = done.cycles.totals, done.runtime
     return counted, runtime
-
-
-def _model(name: str, folder: Path, progress: Progress) -> Path:
-    path = folder / file_name(name)
-    if not path.exists():
-        progress.show(f"building {name} with TensorFlow (a minute or two)")
-        # In a process of its own: TensorFlow and TVM do not share one.
-        command = [sys.executable, "-m", "layoutlab.model.build", name, "-o", str(folder)]
-        built = subprocess.run(command, capture_output=True, text=True)
-        if built.returncode != 0:
-            lines = built.stderr.strip().splitlines() or ["no message"]
-            raise ModelError(f"cannot build {name}: {lines[-1].removeprefix('error: ')}")
-    return path
 
 
 def as_text(validation: Validation, what: str) -> str:
