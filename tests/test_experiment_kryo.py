@@ -104,6 +104,15 @@ def test_figures_add_up(done):
             assert sum(float(found[name]) for found in functions) == pytest.approx(float(row[name]), rel=1e-9)
 
 
+def test_functions_come_in_the_order_of_the_table_most_cycles_first(done):
+    folder, _ = done
+    found = read(folder, "functions.csv")
+    assert list(dict.fromkeys(row["variant"] for row in found)) == ["nchw4c", "untuned", "tflite"]
+    for variant in ("nchw4c", "untuned", "tflite"):
+        costs = [float(row["kcycles"]) for row in found if row["variant"] == variant]
+        assert costs == sorted(costs, reverse=True)
+
+
 def test_functions_have_the_names_that_tvm_gave_them(done):
     folder, _ = done
     names = [found["function"] for found in read(folder, "functions.csv") if found["variant"] == "untuned"]

@@ -135,6 +135,7 @@ def compare(store: Store) -> Comparison:
     spec = Spec.model_validate(events[0]["spec"])
     taken = store.all("samples", protocol=finished["protocol"])
     simulated = {event["row"]: _simulated(event["counts"]) for event in taken if "counts" in event}
+    counted = {event["row"]: event for event in taken if event.get("functions")}
     samples = {} if simulated else _by_row(taken, spec.measure.rounds)
     baseline_events = store.all("baseline")
     rows = [_row(variant, spec, store, events) for variant in spec.variants]
@@ -159,7 +160,7 @@ def compare(store: Store) -> Comparison:
         conditions=_conditions(taken),
         hooks={e["variant"]: e["hook_sha256"] for e in events if e["kind"] == "uses" and e.get("hook_sha256")},
         samples_ms=samples,
-        functions={event["row"]: _functions(event) for event in taken if event.get("functions")},
+        functions={row.name: _functions(counted[row.name]) for row in rows if row.name in counted},
     )
 
 
