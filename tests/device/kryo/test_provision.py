@@ -179,7 +179,7 @@ def test_an_interrupted_download_leaves_nothing(cache, how):
     process = start(cache)
     wait_for(process, "downloading")
     process.send_signal(how)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=120)
     assert process.returncode != 0
     assert "KeyboardInterrupt" in errors
     assert names(cache) == ["kryo.lock"]
