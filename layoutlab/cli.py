@@ -252,13 +252,11 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _provision(options: argparse.Namespace) -> int:
-    from layoutlab.device.kryo.provision import found, provision
+    from layoutlab.device.kryo.provision import provision
     from layoutlab.progress import Progress
 
-    core = found()
-    if core is None:
-        with Progress() as progress:
-            core = provision(progress.say, progress.show)
+    with Progress() as progress:
+        core = provision(progress.say, progress.show)
     print(f"simulated Kryo core: {core.summary()}, in {core.folder}")
     return EXIT_OK
 

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import TypeAdapter
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.hooks import Conv, Rule
 
 
@@ -133,7 +134,7 @@ class CompileJob:
     hook: HookOptions | None
     tune: bool
     tuning: TuningOptions
-    device_kind: Literal["host", "kryo"] = "host"
+    device_kind: DeviceKind = "host"
 
 
 _Data = TypeVar("_Data")

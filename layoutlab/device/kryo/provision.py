@@ -17,14 +17,12 @@ from pathlib import Path
 from layoutlab.device.kryo import recipe
 from layoutlab.device.kryo.commands import size
 from layoutlab.device.kryo.installed import found, is_downloaded, read_record
-from layoutlab.device.kryo.make import make, make_base
+from layoutlab.device.kryo.make import Say, make, make_base
 from layoutlab.device.kryo.requirements import DOWNLOAD_BYTES, NEEDED_BYTES, Problem, missing
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.errors import DeviceError
 
 __all__ = ["DOWNLOAD_BYTES", "Problem", "found", "is_downloaded", "missing", "provision"]
-
-Say = Callable[[str], None]
 
 _REMOVE_TRIES = 50
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.engine.relax.link import linker_for
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.errors import StageError
@@ -45,7 +46,7 @@ def _is_scheduled(function: tvm.ir.BaseFunc) -> bool:
     return function.attrs is not None and bool(function.attrs.get("tirx.is_scheduled", False))
 
 
-def build_library(mod: tvm.IRModule, target: tvm.target.Target, path: str, device_kind: str = "host") -> None:
+def build_library(mod: tvm.IRModule, target: tvm.target.Target, path: str, device_kind: DeviceKind = "host") -> None:
     """Compile to a shared library at `path`, written under another name first so that it is whole or absent."""
     executable = tvm.compile(mod, target=target)
     partial = path + ".partial.so"

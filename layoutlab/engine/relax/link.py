@@ -6,13 +6,14 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.errors import StageError
 
 # What `export_library` calls: (output path, object files, keyword options).
 Linker = Callable[..., None]
 
 
-def linker_for(device_kind: str) -> Linker | None:
+def linker_for(device_kind: DeviceKind) -> Linker | None:
     """The linker for a kind of device; None means TVM's own choice, which is this machine's C compiler."""
     if device_kind != "kryo":
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import tvm
 from tvm import relax
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.device.on_device import random_values
 from layoutlab.engine.relax.layout.plan import op_name, static_shape
 from layoutlab.engine.relax.link import linker_for
@@ -28,7 +29,7 @@ _MIN_REPEAT_MS = 10
 _SIMULATED_S = 300.0
 
 
-def time_transforms(mod: tvm.IRModule, target: tvm.target.Target, device_kind: str) -> float:
+def time_transforms(mod: tvm.IRModule, target: tvm.target.Target, device_kind: DeviceKind) -> float:
     """The sum of the times of all transforms of `main`, in microseconds, compiled by TVM without tuning.
 
     Equal transforms are timed once: measured on this machine (medians), or counted on the simulated core. The data is
@@ -69,7 +70,7 @@ _TimeUs = Callable[[tvm.runtime.Executable, Sequence[int], str], float]
 
 
 @contextlib.contextmanager
-def _stopwatch(device_kind: str) -> Iterator[_TimeUs]:
+def _stopwatch(device_kind: DeviceKind) -> Iterator[_TimeUs]:
     if device_kind != "kryo":
         yield _measure_us
         return

@@ -13,6 +13,7 @@ from typing import Any
 import tvm
 import tvm.s_tir
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.device.on_device import random_values
 from layoutlab.engine.relax.link import linker_for
 
@@ -21,7 +22,7 @@ _REPEATS = 3
 _MIN_REPEAT_MS = 15
 
 
-def build_candidate(module_json: str, target: dict[str, Any], folder: str, device_kind: str = "host") -> str:
+def build_candidate(module_json: str, target: dict[str, Any], folder: str, device_kind: DeviceKind = "host") -> str:
     """Compile a scheduled module to a shared library in `folder`; returns its path."""
     mod = tvm.ir.load_json(module_json)
     # The schedule may want its weights in another layout. Rewriting is free at run time (it is folded into

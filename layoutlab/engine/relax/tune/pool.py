@@ -19,6 +19,7 @@ from typing import Any, Protocol, TypeVar
 
 from pebble import ProcessExpired, ProcessFuture, ProcessPool
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.device.kryo.core import remove_leftovers
 from layoutlab.engine.relax.tune.candidates import build_candidate, measure_candidate
 from layoutlab.engine.relax.tune.simulated import CORE_START_S, simulate_candidate
@@ -49,7 +50,7 @@ class CandidatePool(Protocol):
         """Build and measure; one outcome per candidate, in order."""
 
 
-def open_pool(device_kind: str, target: tvm.target.Target, folder: Path) -> CandidatePool:
+def open_pool(device_kind: DeviceKind, target: tvm.target.Target, folder: Path) -> CandidatePool:
     """The pool for a kind of device; libraries lie in `folder` while they are needed."""
     return SimulatedPool(target, folder) if device_kind == "kryo" else HostPool(target, folder)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.tune.pool import CandidatePool, open_pool
 from layoutlab.engine.relax.tune.records import trial_times
@@ -35,7 +36,7 @@ def tune(
     database: meta_schedule.database.Database,
     scratch: Path,
     report: Report,
-    device_kind: str = "host",
+    device_kind: DeviceKind = "host",
 ) -> None:
     """Spend what is left of `options.trials` on the tasks; trials already in the database count.
 
