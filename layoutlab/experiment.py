@@ -190,9 +190,9 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
     """Import, change layouts, tune and build one variant, unless that is done already."""
     hook_sha256 = _hook_sha256(run, variant)
     key = _variant_key(run, variant, hook_sha256)
-    trials = run.spec.tuning.trials if variant.tune else 0
-    run.store.append("uses", variant=variant.name, built=key, hook_sha256=hook_sha256)
-    built = run.store.find("built", key=key, trials=trials)
+    budget = run.spec.tuning.model_dump(mode="json", include=set(_BUDGET)) if variant.tune else None
+    run.store.append("uses", variant=variant.name, built=key, budget=budget, hook_sha256=hook_sha256)
+    built = run.store.find("built", key=key, budget=budget)
     if built:
         artifact = from_json(Artifact, built["artifact"])
         if Path(artifact.path).is_file() and _file_sha256(Path(artifact.path)) == artifact.sha256:
@@ -219,7 +219,7 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
         environment=worker_environment(run.loaded),
     )
     artifact = from_json(Artifact, value)
-    run.store.append("built", variant=variant.name, key=key, trials=trials, artifact=to_json(artifact))
+    run.store.append("built", variant=variant.name, key=key, budget=budget, artifact=to_json(artifact))
     tuned = f"tuned in {duration(artifact.tune_s)}, " if variant.tune else ""
     run.progress.say(f"{heading}: {tuned}built in {duration(artifact.build_s)}")
     return artifact
@@ -241,10 +241,14 @@ def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:
     )
 
 
+# The fields of `tuning` that say how much of a variant is tuned.
+_BUDGET = ("trials", "time_limit_s", "early_stop", "skip")
+
+
 def _variant_key(run: Run, variant: VariantSpec, hook_sha256: str | None) -> str:
-    """What a variant's records and library depend on; the number of trials is left out, so that it can grow."""
+    """What a variant's records depend on: how far and where tuning went is left out, so that it can go on."""
     hook = variant.alter_op_layout
-    tuning = run.spec.tuning.model_dump(exclude={"trials"}) if variant.tune else None
+    tuning = run.spec.tuning.model_dump(exclude={*_BUDGET, "workers"}) if variant.tune else None
     return _hash(
         {
             "model": run.model_sha256,

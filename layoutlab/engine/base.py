@@ -58,8 +58,12 @@ class LayoutReport:
 class TaskCoverage:
     """One tuning task of a variant.
 
-    `ops`: call sites it serves; `trials`: candidates tried, of which `failed` gave no time; `best_us`: the best
-    measured time of one call in microseconds, None without a valid record.
+    `index`: its number in execution order, from 0; `ops`: call sites it serves; `kind` and `layout`: what it computes
+    ("conv2d", "pool2d", ...) and on which layout, where it has one; `space`: points of its design space, 1 where there
+    is nothing to choose; `flop`: floating-point operations of one call; `trials`: candidates tried, of which `failed`
+    gave no time, the first for the reason `first_failure`; `best_us`: the best measured time of one call in
+    microseconds, None without a valid record; `untuned_because`: why it has no record; `hit`: whether the build took
+    its record. What is None is unknown.
     """
 
     name: str
@@ -67,6 +71,14 @@ class TaskCoverage:
     trials: int
     failed: int
     best_us: float | None
+    index: int = 0
+    kind: str | None = None
+    layout: str | None = None
+    space: int | None = None
+    flop: float | None = None
+    first_failure: str | None = None
+    untuned_because: str | None = None
+    hit: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +128,13 @@ class TuningOptions:
     batch: int
     population: int
     seed: int
+    time_limit_s: int | None = None
+    early_stop: int | None = None
+    skip: tuple[str, ...] = ()
+    workers: str | None = None
+    cold_cache: bool = False
+    repeats: int = 3
+    min_repeat_ms: int = 15
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -199,7 +199,7 @@ def _row(variant: VariantSpec, spec: Spec, store: Store, events: Sequence[dict[s
     fields: dict[str, Any] = {"name": variant.name, "tuned": variant.tune}
     failed = _last(events, "failed", variant.name)
     uses = _last(events, "uses", variant.name)
-    built = store.find("built", key=uses["built"], trials=spec.tuning.trials if variant.tune else 0) if uses else None
+    built = store.find("built", key=uses["built"], budget=uses["budget"]) if uses else None
     if built:
         fields |= _artifact_fields(from_json(Artifact, built["artifact"]))
     checked = _last(events, "checked", variant.name)

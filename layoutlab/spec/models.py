@@ -283,12 +283,34 @@ class TuningSpec(_Part):
     """How variants are tuned."""
 
     trials: int = Field(default=1000, ge=1, le=1_000_000, description="Measured candidates per variant.")
-    search: Literal["evolutionary", "replay-trace"] = Field(default="evolutionary", description="Search strategy.")
-    cost_model: Literal["xgb", "random"] = Field(default="xgb", description="Model that ranks the candidates.")
+    time_limit_s: int | None = Field(
+        default=None, ge=1, description="Seconds of tuning per variant and run, besides the limit of trials."
+    )
+    early_stop: int | None = Field(
+        default=None, ge=1, description="A task that did not improve in so many trials gets no more."
+    )
+    skip: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        description="Tasks that are not tuned: indices or ranges such as 3 or 7-9, kinds such as pool2d, or names.",
+    )
+    search: Literal["evolutionary", "replay-trace", "random", "grid"] = Field(
+        default="evolutionary", description="Search strategy."
+    )
+    cost_model: Literal["xgb", "random", "none"] = Field(
+        default="xgb", description="Model that ranks the candidates; none measures them as they come."
+    )
     pack_weights: bool = Field(default=True, description="Let weights be stored in the layout the tuned code reads.")
     batch: int = Field(default=16, ge=1, le=64, description="Candidates per batch.")
     population: int = Field(default=128, ge=8, le=4096, description="Candidates alive in the evolutionary search.")
     seed: TuningSeed = Field(default=1, description="Seed of the search; TVM refuses 0.")
+    workers: str | None = Field(
+        default=None,
+        pattern=r"^dask://[^\s/:]+:[0-9]+$",
+        description="A dask scheduler, dask://host:port, whose workers build the candidates; left out: this machine.",
+    )
+    cold_cache: bool = Field(default=False, description="Empty the caches before each timed call of a candidate.")
+    repeats: int = Field(default=3, ge=1, le=100, description="Timed repeats of a candidate; their median counts.")
+    min_repeat_ms: int = Field(default=15, ge=0, le=10_000, description="Shortest duration of one repeat, in ms.")
 
 
 class CheckSpec(_Part):

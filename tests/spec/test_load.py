@@ -71,12 +71,19 @@ def test_defaults(load):
     }
     assert spec.tuning.model_dump() == {
         "trials": 1000,
+        "time_limit_s": None,
+        "early_stop": None,
+        "skip": (),
         "search": "evolutionary",
         "cost_model": "xgb",
         "pack_weights": True,
         "batch": 16,
         "population": 128,
         "seed": 1,
+        "workers": None,
+        "cold_cache": False,
+        "repeats": 3,
+        "min_repeat_ms": 15,
     }
     assert spec.check.model_dump() == {"inputs": 5, "seed": 1, "rtol": 1e-3, "atol": 1e-4}
     assert spec.measure.model_dump() == {
