@@ -28,6 +28,7 @@ from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune.records import conv_times_us, coverage, open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+from layoutlab.engine.relax.vectors import vector_floats
 
 Report = Callable[..., None]
 
@@ -105,17 +106,6 @@ def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
         return hooks.resolve(str(options.name), options.allowed)
     block = options.block if isinstance(options.block, int) else vector_floats(target)
     return hooks.Nchwc(block, options.pad)
-
-
-def vector_floats(target: tvm.target.Target) -> int:
-    """The number of float32 in one vector of the target: 16 with AVX-512, 8 with AVX, 4 with NEON, SSE and others.
-
-    From LLVM's features: TVM 0.27's own `llvm_get_vector_width` says 512 bits of every x86 CPU.
-    """
-    for feature, floats in (("avx512f", 16), ("avx", 8)):
-        if tvm.target.codegen.llvm_cpu_has_features(feature, target):
-            return floats
-    return 4
 
 
 def _tune(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from layoutlab.engine.relax.layout.packed import legalize_conv2d
+from layoutlab.engine.relax.layout.packed import legalize_conv2d as legalize_packed_conv2d
+from layoutlab.engine.relax.vectors import vector_floats
+from layoutlab.engine.relax.whole_vectors import legalize_padded, pads_output_channels
 from layoutlab.errors import StageError
 
 
@@ -14,6 +16,13 @@ def lower(mod: tvm.IRModule, target: tvm.target.Target, pack_weights: bool) -> t
 
     Raises StageError("lower") if any operator survives: TVM only logs what it cannot legalise.
     """
+    floats = vector_floats(target)
+
+    def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
+        if pads_output_channels(call, floats):
+            return legalize_padded(builder, call, floats)
+        return legalize_packed_conv2d(builder, call)
+
     passes = [
         relax.transform.LegalizeOps({"relax.nn.conv2d": legalize_conv2d}),
         relax.transform.AnnotateTIROpPattern(),

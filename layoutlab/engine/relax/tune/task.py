@@ -9,6 +9,7 @@ from typing import Any
 from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.tune.pool import Outcome
 from layoutlab.engine.relax.tune.records import FAILED_S
+from layoutlab.engine.relax.tune.spaces import space_generator
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
 _LOGGER = logging.getLogger("layoutlab.tuning")
@@ -83,7 +84,7 @@ class TaskSearch:
         return meta_schedule.TuneContext(
             mod=self._mod,
             target=self._target,
-            space_generator="post-order-apply",
+            space_generator=space_generator(self._mod, self._target),
             search_strategy=strategy,
             task_name=self.name,
             logger=_LOGGER,

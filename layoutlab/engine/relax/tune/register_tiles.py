@@ -1,0 +1,224 @@
+"""Design spaces for convolutions as hand-written kernels compute them: a tile of outputs held in registers.
+
+MetaSchedule's own rule tiles every loop several times and leaves the accumulators in memory, on the heap even, where
+they take more than TVM's kilobyte of stack. Here a tile of some columns and some vectors of channels is accumulated
+in registers over the whole reduction, as the kernels of XNNPACK and BLIS do (Van Zee and van de Geijn, "BLIS", ACM
+TOMS 41(3), 2015). What is left to the search is the tile's shape, the order of the loops around it, how far the
+reduction is unrolled, and where the padding is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from tvm import s_tir
+
+# The longest row of outputs in a tile, and the most vectors of channels beside each other.
+_MOST_COLUMNS, _MOST_VECTORS = 28, 7
+# How far the innermost reduction is unrolled, and how many rows share a strip of padded input.
+_UNROLLED, _ROWS = (1, 2, 4, 8), (1, 2, 4)
+# The loops around a tile: over strips of rows, the rows of one, tiles of columns, tiles of channels.
+_ORDERS = (
+    ("strips", "rows", "columns", "channels"),
+    ("strips", "channels", "rows", "columns"),
+    ("channels", "strips", "rows", "columns"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registers:
+    """What a target offers: floats in a vector register, the number of such registers, and cores."""
+
+    floats: int
+    count: int
+    cores: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolution:
+    """Where the loops of a convolution's block stand. `blocks` counts blocks of channels, None in unpacked layouts."""
+
+    rows: int
+    columns: int
+    blocks: int | None
+    channels: int
+    reduction: tuple[int, ...]
+    depthwise: bool = False
+
+
+# By the names that TVM's TOPI and `layout/packed.py` give their blocks.
+CONVOLUTIONS = {
+    "conv2d_nhwc": Convolution(rows=1, columns=2, blocks=None, channels=3, reduction=(4, 5, 6)),
+    "group_conv2d_nhwc": Convolution(rows=1, columns=2, blocks=None, channels=3, reduction=(4, 5, 6), depthwise=True),
+    "conv2d_NCHWc": Convolution(rows=2, columns=3, blocks=1, channels=4, reduction=(5, 6, 7, 8)),
+    "depthwise_conv2d_NCHWc": Convolution(rows=2, columns=3, blocks=1, channels=4, reduction=(5, 6), depthwise=True),
+}
+
+
+def register_tiles(mod: Any, registers: Registers) -> list[s_tir.Schedule]:
+    """The design spaces of a function whose main block is one of CONVOLUTIONS; none for any other function."""
+    sch = s_tir.Schedule(mod)
+    blocks = {str(sch.get(block).name_hint): block for block in sch.get_child_blocks(sch.get_sblock("root"))}
+    known = [name for name in blocks if name in CONVOLUTIONS]
+    if len(known) != 1 or not _fits(sch, blocks[known[0]], CONVOLUTIONS[known[0]]):
+        return []
+    padded = any(_pads(sch, block) for block in sch.get_producers(blocks[known[0]]))
+    paddings = ("inline", "strips", "channels") if padded else ("inline",)
+    spaces = []
+    for vectors, order, padding in product(range(1, _MOST_VECTORS + 1), _ORDERS, paddings):
+        space = _Space(mod, known[0], registers, vectors, order, padding)
+        if space.is_possible():
+            spaces.append(space.schedule())
+    return spaces
+
+
+def _fits(sch: s_tir.Schedule, block: Any, conv: Convolution) -> bool:
+    """Whether channels are laid out as expected: of grouped convolutions, only plain depthwise ones in NHWC are."""
+    if not conv.depthwise or conv.blocks is not None:
+        return True
+    data = sch.get(block).reads[0].source
+    channels, reduced = (_extent(sch, sch.get_loops(block)[at]) for at in (conv.channels, conv.reduction[-1]))
+    return int(data.shape[-1]) == channels and reduced == 1
+
+
+def _pads(sch: s_tir.Schedule, block: Any) -> bool:
+    """Whether a block in front of a convolution adds zeros; without padding TOPI makes one that only copies."""
+    value = sch.get(block).body.value
+    return getattr(getattr(value, "op", None), "name", "") == "prim.if_then_else"
+
+
+def _extent(sch: s_tir.Schedule, loop: Any) -> int:
+    return int(sch.get(loop).extent)
+
+
+def _divisors(extent: int, most: int) -> list[int]:
+    return [number for number in range(1, min(extent, most) + 1) if extent % number == 0]
+
+
+class _Space:
+    """One design space: `vectors` of channels beside each other, the loops around a tile in `order`.
+
+    The padded input is computed where it is read ("inline"), or before, within the loop over "strips" or "channels".
+    """
+
+    def __init__(
+        self, mod: Any, name: str, registers: Registers, vectors: int, order: tuple[str, ...], padding: str
+    ) -> None:
+        self._sch = s_tir.Schedule(mod)
+        self._conv = CONVOLUTIONS[name]
+        self._block = self._sch.get_sblock(name)
+        self._registers, self._vectors, self._order, self._padding = registers, vectors, order, padding
+        loops = self._sch.get_loops(self._block)
+        self._batch, self._rows, self._columns = loops[0], loops[self._conv.rows], loops[self._conv.columns]
+        self._channels = loops[self._conv.channels]
+        self._blocks = None if self._conv.blocks is None else loops[self._conv.blocks]
+        self._reduction = [loops[position] for position in self._conv.reduction]
+
+    def is_possible(self) -> bool:
+        """Whether the channels can be tiled so, and the accumulators fit the registers."""
+        blocks = self._extent(self._channels) // self._floats if self._blocks is None else self._extent(self._blocks)
+        return blocks % self._vectors == 0 and self._widest() >= 1
+
+    def _extent(self, loop: Any) -> int:
+        return _extent(self._sch, loop)
+
+    @property
+    def _floats(self) -> int:
+        """Floats in the vectors of the tile: as many as a register holds, where that divides the channels."""
+        channels = self._extent(self._channels)
+        if self._blocks is not None:
+            return channels
+        floats = self._registers.floats
+        while channels % floats:
+            floats //= 2
+        return floats
+
+    def _widest(self) -> int:
+        """Most columns of a tile: accumulators, a row of weights and one input have to fit into the registers."""
+        weights = 0 if self._conv.depthwise else self._vectors
+        per_vector = max(1, self._floats // self._registers.floats)
+        return (self._registers.count - 1 - weights * per_vector) // (self._vectors * per_vector)
+
+    def schedule(self) -> s_tir.Schedule:
+        """The space as a schedule whose samples are the choices left."""
+        sch = self._sch
+        last = self._inline_what_follows()
+        around = self._tile()
+        sch.set_scope(self._block, 0, "local")
+        sch.reverse_compute_at(last, around[self._order[-1]], preserve_unit_loops=True)
+        self._place_padding(around)
+        self._vectorise_store(last)
+        self._vectorise_store(sch.decompose_reduction(self._block, self._reduction[0]))
+        if self._registers.cores > 1:
+            sch.parallel(sch.get_loops(self._block)[0])
+        return sch
+
+    def _inline_what_follows(self) -> Any:
+        """Compute bias, activation and addition where the result is stored; returns that last block."""
+        sch, block = self._sch, self._block
+        while following := sch.get_consumers(block):
+            if block is not self._block:
+                sch.compute_inline(block)
+            block = following[0]
+        return block
+
+    def _tile(self) -> dict[str, Any]:
+        """Split, order, unroll and vectorise the loops; returns those around the tile by their names."""
+        sch = self._sch
+        columns, tile_columns = self._split(self._columns, range(1, min(self._widest(), _MOST_COLUMNS) + 1))
+        if self._blocks is None:
+            channels, tile_blocks, lanes = sch.split(self._channels, [None, self._vectors, self._floats])
+        else:
+            (channels, tile_blocks), lanes = sch.split(self._blocks, [None, self._vectors]), self._channels
+        strips, rows = self._split(self._rows, (1,) if self._padding == "inline" else _ROWS)
+        unrolled = list(self._reduction)
+        if not self._conv.depthwise:
+            steps, step = self._split(self._reduction[-1], _UNROLLED)
+            self._reduction, unrolled = [*self._reduction[:-1], steps, step], [step]
+        around = {"strips": strips, "rows": rows, "columns": columns, "channels": channels}
+        sch.reorder(
+            self._batch, *(around[name] for name in self._order), *self._reduction, tile_columns, tile_blocks, lanes
+        )
+        # Several images, or one, make one outermost loop with what comes first.
+        around[self._order[0]] = sch.fuse(self._batch, around[self._order[0]])
+        for loop in (*unrolled, tile_columns, tile_blocks):
+            sch.unroll(loop)
+        sch.vectorize(lanes)
+        return around
+
+    def _split(self, loop: Any, sizes: Sequence[int]) -> list[Any]:
+        """Split a loop in two, the inner one of a sampled extent out of `sizes` that divides the loop's."""
+        fitting = [size for size in sizes if self._extent(loop) % size == 0]
+        size = fitting[0]
+        if len(fitting) > 1:
+            size = self._sch.sample_categorical(fitting, [1 / len(fitting)] * len(fitting))
+        return list(self._sch.split(loop, [None, size]))
+
+    def _place_padding(self, around: dict[str, Any]) -> None:
+        sch = self._sch
+        for block in sch.get_producers(self._block):
+            if self._padding == "inline" or not _pads(sch, block):
+                sch.compute_inline(block)
+                continue
+            sch.compute_at(block, around[self._padding], preserve_unit_loops=True)
+            channels = sch.get_loops(block)[-1]
+            sch.vectorize(sch.split(channels, [None, self._lanes(channels)])[1])
+
+    def _lanes(self, loop: Any) -> int:
+        """The longest vector, of a power of two, that divides a loop."""
+        lanes = self._registers.floats
+        while self._extent(loop) % lanes:
+            lanes //= 2
+        return lanes
+
+    def _vectorise_store(self, block: Any) -> None:
+        """Unroll the loops of a block within the tile, and write its channels as vectors."""
+        sch = self._sch
+        *loops, channels = sch.get_loops(block)[len(self._order) :]
+        pieces, lanes = sch.split(channels, [None, self._lanes(channels)])
+        for loop in (*loops, pieces):
+            sch.unroll(loop)
+        sch.vectorize(lanes)
