@@ -20,4 +20,9 @@ def vector_registers(target: tvm.target.Target) -> int:
     """The number of vector registers: 32 with AVX-512 and on AArch64, 16 on other x86 CPUs and elsewhere."""
     if tvm.target.codegen.llvm_cpu_has_features("avx512f", target):
         return 32
-    return 32 if str(target.attrs.get("mtriple", "")).startswith(("aarch64", "arm64")) else 16
+    return 32 if is_aarch64(target) else 16
+
+
+def is_aarch64(target: tvm.target.Target) -> bool:
+    """Whether the target says that it is a 64-bit Arm CPU."""
+    return str(target.attrs.get("mtriple", "")).startswith(("aarch64", "arm64"))

@@ -30,10 +30,15 @@ _ORDERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Registers:
-    """What a target offers: floats in a vector register, the number of such registers, and cores."""
+    """What a target offers: floats in a vector register, the number of such registers, and cores.
+
+    `inputs` of the registers are kept for input values: x86 reads one from memory as it multiplies, AArch64 loads
+    some ahead.
+    """
 
     floats: int
     count: int
+    inputs: int
     cores: int
 
 
@@ -137,10 +142,10 @@ class _Space:
         return floats
 
     def _widest(self) -> int:
-        """Most columns of a tile: accumulators, a row of weights and one input have to fit into the registers."""
+        """Most columns of a tile: accumulators, a row of weights and some inputs have to fit into the registers."""
         weights = 0 if self._conv.depthwise else self._vectors
         per_vector = max(1, self._floats // self._registers.floats)
-        return (self._registers.count - 1 - weights * per_vector) // (self._vectors * per_vector)
+        return (self._registers.count - self._registers.inputs - weights * per_vector) // (self._vectors * per_vector)
 
     def schedule(self) -> s_tir.Schedule:
         """The space as a schedule whose samples are the choices left."""
@@ -150,10 +155,10 @@ class _Space:
         sch.set_scope(self._block, 0, "local")
         sch.reverse_compute_at(last, around[self._order[-1]], preserve_unit_loops=True)
         self._place_padding(around)
+        if self._registers.cores > 1:
+            sch.parallel(around[self._order[0]])
         self._vectorise_store(last)
         self._vectorise_store(sch.decompose_reduction(self._block, self._reduction[0]))
-        if self._registers.cores > 1:
-            sch.parallel(sch.get_loops(self._block)[0])
         return sch
 
     def _inline_what_follows(self) -> Any:
