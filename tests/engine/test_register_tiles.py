@@ -1,4 +1,4 @@
-"""The design spaces of register tiles: every point computes the convolution, and keeps its accumulators in registers."""
+"""Register tiles: every point of their spaces computes the convolution, and keeps its accumulators in registers."""
 
 from __future__ import annotations
 
