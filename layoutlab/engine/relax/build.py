@@ -38,6 +38,9 @@ def apply_records(
                 relax.transform.SplitLayoutRewritePreproc(),
                 relax.transform.LiftTransformParams(),
                 relax.transform.FoldConstant(),
+                # What the folding leaves: tuples of packed weights, made and taken apart again at each inference.
+                relax.transform.CanonicalizeBindings(),
+                relax.transform.DeadCodeElimination(["main"]),
             ]
         )(mod)
 

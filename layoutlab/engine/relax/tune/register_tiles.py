@@ -20,11 +20,22 @@ from tvm import s_tir
 _MOST_COLUMNS, _MOST_VECTORS = 28, 7
 # How far the innermost reduction is unrolled, and how many rows share a strip of padded input.
 _UNROLLED, _ROWS = (1, 2, 4, 8), (1, 2, 4)
-# The loops around a tile: over strips of rows, the rows of one, tiles of columns, tiles of channels.
-_ORDERS = (
-    ("strips", "rows", "columns", "channels"),
-    ("strips", "channels", "rows", "columns"),
-    ("channels", "strips", "rows", "columns"),
+# The loops around a tile, outermost first: over strips of rows, the rows of a strip, tiles of columns, and of channels.
+_BY_PIXEL = ("strips", "rows", "columns", "channels")
+_BY_COLUMN = ("strips", "columns", "rows", "channels")
+_BY_STRIP = ("strips", "channels", "rows", "columns")
+_BY_CHANNEL = ("channels", "strips", "rows", "columns")
+# Where the padded input is computed: as it is read ("inline"), or before, within one of the loops.
+_UNPADDED = ((_BY_PIXEL, "inline"), (_BY_STRIP, "inline"), (_BY_CHANNEL, "inline"))
+_PADDED = (
+    *_UNPADDED,
+    (_BY_PIXEL, "strips"),
+    (_BY_PIXEL, "columns"),
+    (_BY_COLUMN, "columns"),
+    (_BY_STRIP, "strips"),
+    (_BY_STRIP, "channels"),
+    (_BY_CHANNEL, "channels"),
+    (_BY_CHANNEL, "strips"),
 )
 
 
@@ -71,9 +82,8 @@ def register_tiles(mod: Any, registers: Registers) -> list[s_tir.Schedule]:
     if len(known) != 1 or not _fits(sch, blocks[known[0]], CONVOLUTIONS[known[0]]):
         return []
     padded = any(_pads(sch, block) for block in sch.get_producers(blocks[known[0]]))
-    paddings = ("inline", "strips", "channels") if padded else ("inline",)
     spaces = []
-    for vectors, order, padding in product(range(1, _MOST_VECTORS + 1), _ORDERS, paddings):
+    for vectors, (order, padding) in product(range(1, _MOST_VECTORS + 1), _PADDED if padded else _UNPADDED):
         space = _Space(mod, known[0], registers, vectors, order, padding)
         if space.is_possible():
             spaces.append(space.schedule())
@@ -104,10 +114,7 @@ def _divisors(extent: int, most: int) -> list[int]:
 
 
 class _Space:
-    """One design space: `vectors` of channels beside each other, the loops around a tile in `order`.
-
-    The padded input is computed where it is read ("inline"), or before, within the loop over "strips" or "channels".
-    """
+    """One design space: `vectors` of channels in a tile, the loops around it in `order`, and the place of `padding`."""
 
     def __init__(
         self, mod: Any, name: str, registers: Registers, vectors: int, order: tuple[str, ...], padding: str
@@ -178,7 +185,7 @@ class _Space:
             channels, tile_blocks, lanes = sch.split(self._channels, [None, self._vectors, self._floats])
         else:
             (channels, tile_blocks), lanes = sch.split(self._blocks, [None, self._vectors]), self._channels
-        strips, rows = self._split(self._rows, (1,) if self._padding == "inline" else _ROWS)
+        strips, rows = self._split(self._rows, _ROWS if self._rows_share_padding() else (1,))
         unrolled = list(self._reduction)
         if not self._conv.depthwise:
             steps, step = self._split(self._reduction[-1], _UNROLLED)
@@ -193,6 +200,10 @@ class _Space:
             sch.unroll(loop)
         sch.vectorize(lanes)
         return around
+
+    def _rows_share_padding(self) -> bool:
+        order = self._order
+        return self._padding != "inline" and order.index(self._padding) < order.index("rows")
 
     def _split(self, loop: Any, sizes: Sequence[int]) -> list[Any]:
         """Split a loop in two, the inner one of a sampled extent out of `sizes` that divides the loop's."""
