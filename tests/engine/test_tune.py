@@ -14,8 +14,9 @@ from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune import pool as pool_module
+from layoutlab.engine.relax.tune.coverage import coverage
 from layoutlab.engine.relax.tune.pool import HostPool, _outcome
-from layoutlab.engine.relax.tune.records import coverage, cut_torn_end, open_database
+from layoutlab.engine.relax.tune.records import cut_torn_end, open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, first_batch_size, tune
 from layoutlab.engine.relax.tvm_cpu import tvm
 
