@@ -11,6 +11,7 @@ from tabulate import tabulate
 
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.report.comparison import Comparison, Row, Simulated
+from layoutlab.report.coverage import coverage_notes, coverage_records
 from layoutlab.spec.target import format_target
 
 # Unknown, or does not apply.
@@ -46,8 +47,9 @@ def csv_table(comparison: Comparison) -> str:
 
 
 def json_table(comparison: Comparison) -> str:
-    """Everything, samples included."""
-    return json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n"
+    """Everything, samples included; `coverage` as in coverage.csv."""
+    data = {**comparison.to_json(), "coverage": coverage_records(comparison)}
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def _tabulate(comparison: Comparison, form: str) -> str:
@@ -151,6 +153,7 @@ def _notes(comparison: Comparison) -> list[str]:
         for row in comparison.rows
         if row.failure
     ]
+    notes += coverage_notes(comparison)
     notes.append(f"device: {run['device_reason']}")
     notes.append(f"baseline: {comparison.baseline_runtime}")
     return notes + (_simulated_notes() if comparison.simulated else _measured_notes(comparison.measure))

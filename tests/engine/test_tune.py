@@ -103,15 +103,6 @@ def test_replay_trace_and_the_random_cost_model(tasks, tmp_path):
     assert sum(task.trials for task in found) == 10
 
 
-def test_a_task_without_choices_is_tried_once(tasks, tmp_path):
-    """One point in the space: more trials would measure the same code again."""
-    mod = canonicalise(import_model((TINY / "tiny_mobilenet.tflite").read_bytes()))
-    all_tasks = extract_tasks(lower(mod, TARGET, pack_weights=True), TARGET)
-    reshape = [task for task in all_tasks if str(task.task_name).startswith("reshape")]
-    _, found = run(reshape, tmp_path, 20)
-    assert [task.trials for task in found] == [1]
-
-
 def test_first_batches_leave_most_of_the_budget_for_the_search():
     assert first_batch_size(options(1000, batch=16), tasks=40) == 6
     assert first_batch_size(options(10_000, batch=16), tasks=40) == 16

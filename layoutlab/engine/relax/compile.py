@@ -26,7 +26,7 @@ from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
-from layoutlab.engine.relax.tune.coverage import add_only_schedules, coverage
+from layoutlab.engine.relax.tune.coverage import coverage, with_only_schedules
 from layoutlab.engine.relax.tune.records import conv_times_us, open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
@@ -51,7 +51,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     report("stage", name="build")
     started = time.monotonic()
     library = folder / "variant.so"
-    schedules, expected = add_only_schedules(database, tasks, covered)
+    schedules, expected = with_only_schedules(database, tasks, covered)
     built, hits = apply_records(lowered, target, schedules, job.tuning.pack_weights, expected)
     build_library(built, target, str(library), job.device_kind)
     return Artifact(
