@@ -73,7 +73,7 @@ def _cells(row: Row, simulated: bool, untuned: bool) -> dict[str, str]:
         cells["vs untuned"] = f"{row.speedup:.1f}x" if row.speedup else _NONE
     return cells | {
         "transforms": _transforms(row),
-        "tuned": _NONE if row.ops is None else f"{row.ops_tuned}/{row.ops}",
+        "tuned": _tuned(row),
         "trials": _trials(row),
         "outputs": _outputs(row),
         "flags": ", ".join(row.flags) or _NONE,
@@ -124,6 +124,13 @@ def _transforms(row: Row) -> str:
     if row.transforms is None:
         return _NONE
     return f"{row.transforms} ({row.transforms_free} free)" if row.transforms_free else str(row.transforms)
+
+
+def _tuned(row: Row) -> str:
+    """Ops with a record of all, and how many have none because there is nothing to choose."""
+    if row.ops is None:
+        return _NONE
+    return f"{row.ops_tuned}/{row.ops}" + (f" ({row.ops_one_point} of one point)" if row.ops_one_point else "")
 
 
 def _trials(row: Row) -> str:
@@ -269,6 +276,7 @@ def _record(row: Row) -> dict[str, object]:
         "layout_transform_bytes": row.transform_bytes,
         "ops": row.ops,
         "ops_tuned": row.ops_tuned,
+        "ops_one_point": row.ops_one_point,
         "trials": row.trials,
         "trials_failed": row.trials_failed,
         "outputs_ok": check and check.ok,

@@ -189,9 +189,9 @@ two_layouts: x.tflite, 15.7 MB
 
 variant    conv layouts                      ms (MAD)       x TFLite [95 %]         verdict    vs untuned    transforms    tuned           trials     outputs  flags
 ---------
-nhwc       3 NHWC                       6.016 (0.009)     1.50 [1.50, 1.50]          slower         10.0x             0      2/4  100 (14 failed)  ok (1e-06)  1 ops untuned
-nchw8c     1 NCHW3c->NCHW8c, 2 NCHW8c   3.008 (0.005)     0.75 [0.75, 0.75]          faster         20.0x             2      2/4  100 (14 failed)  ok (1e-06)  1 ops untuned
-wrong      3 NCHW                                   -                     -   wrong outputs             -             2      2/4  100 (14 failed)       WRONG  -
+nhwc       3 NHWC                       6.016 (0.009)     1.50 [1.50, 1.50]          slower         10.0x             0      2/4 (1 of one point)  100 (14 failed)  ok (1e-06)  1 ops untuned
+nchw8c     1 NCHW3c->NCHW8c, 2 NCHW8c   3.008 (0.005)     0.75 [0.75, 0.75]          faster         20.0x             2      2/4 (1 of one point)  100 (14 failed)  ok (1e-06)  1 ops untuned
+wrong      3 NCHW                                   -                     -   wrong outputs             -             2      2/4 (1 of one point)  100 (14 failed)       WRONG  -
 broken     -                                        -                     -  failed: layout             -             -        -                -           -  -
 untuned    3 NHWC                      60.150 (0.090)  15.00 [15.00, 15.00]          slower          1.0x             0      0/4                -  ok (1e-06)  untuned
 tflite     -                            4.010 (0.006)                     -        baseline             -             -        -                -           -  -
