@@ -77,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
     report = _with_spec(commands.add_parser("report", help="rebuild the table of a finished run"), _report)
     report.add_argument("--json", action="store_true", help="print the table as JSON")
+    report.add_argument("--tasks", action="store_true", help="show what tuning covered, task by task, instead")
     _with_spec(
         commands.add_parser(
             "winners", help="which layout wins each convolution of a finished run, and what mixing costs"
@@ -164,7 +165,12 @@ def _report(options: argparse.Namespace) -> int:
     with Store(options.results / "runs" / loaded.spec.name) as store:
         comparison = compare(store)
     write_results(comparison, options.results / loaded.spec.name)
-    _show(comparison, options)
+    if options.tasks:
+        from layoutlab.report.coverage import tasks_text
+
+        print(tasks_text(comparison), end="")
+    else:
+        _show(comparison, options)
     return int(comparison.exit_code)
 
 
@@ -172,7 +178,7 @@ def _show(comparison: Any, options: argparse.Namespace) -> None:
     from layoutlab.report.table import json_table, terminal_table
 
     print(json_table(comparison) if options.json else terminal_table(comparison), end="")
-    _complain(f"written to {options.results / comparison.name}: table.md, table.csv, table.json")
+    _complain(f"written to {options.results / comparison.name}: table.md, table.csv, table.json, coverage.csv")
 
 
 def _validate(options: argparse.Namespace) -> int:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 # Written in this order by the tuner, so copied in the other: a record must not name a workload that is not there.
 _FILES = ("workloads.jsonl", "records.jsonl")
+# Why candidates failed; not there when none did.
+_FAILURES = "failures.jsonl"
 
 
 def take_over_records(folder: Path, runs: Path) -> Path | None:
@@ -23,6 +25,9 @@ def take_over_records(folder: Path, runs: Path) -> Path | None:
     if not others:
         return None
     longest = max(others, key=lambda path: (path / _FILES[-1]).stat().st_size)
+    failures = longest / _FAILURES
+    if failures.is_file():
+        shutil.copyfile(failures, folder / _FAILURES)
     for name in reversed(_FILES):
         partial = folder / f"{name}.partial"
         shutil.copyfile(longest / name, partial)

@@ -64,7 +64,7 @@ untuned    -                 -                  untuned
 
 outputs checked on 5 inputs
 2 rounds of 3 variants and TFLite: at least 0 s
-writes results/x/table.md, table.csv, table.json; keeps records in results/runs/x/
+writes results/x/table.md, table.csv, table.json, coverage.csv; keeps records in results/runs/x/
 """
     )
 

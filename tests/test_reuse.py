@@ -27,6 +27,14 @@ def test_the_longest_records_with_the_same_key_are_copied(tmp_path):
     assert sorted(path.name for path in folder.iterdir()) == ["records.jsonl", "workloads.jsonl"]
 
 
+def test_the_reasons_of_failed_candidates_come_along(tmp_path):
+    source = variant(tmp_path, "one/nhwc-aaa", "1\n")
+    (source / "failures.jsonl").write_text("f\n")
+    folder = variant(tmp_path, "two/nhwc-aaa", workloads=None)
+    assert take_over_records(folder, tmp_path) == source
+    assert (folder / "failures.jsonl").read_text() == "f\n"
+
+
 def test_records_of_its_own_stay_as_they_are(tmp_path):
     variant(tmp_path, "one/nhwc-aaa", "1\n2\n")
     folder = variant(tmp_path, "two/nhwc-aaa", "1\n")

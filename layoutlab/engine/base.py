@@ -54,16 +54,24 @@ class LayoutReport:
     dequantised: bool = False
 
 
+# Why a task has no record: what `TaskCoverage.untuned_because` begins with.
+NOT_TUNED = "not tuned by the spec"
+SKIPPED = "skipped by the spec"
+ONE_POINT = "space of one point"
+EVERY_FAILED = "every candidate failed"
+NOT_REACHED = "no trial reached it within the budget"
+
+
 @dataclass(frozen=True, kw_only=True)
 class TaskCoverage:
     """One tuning task of a variant.
 
     `index`: its number in execution order, from 0; `ops`: call sites it serves; `kind` and `layout`: what it computes
     ("conv2d", "pool2d", ...) and on which layout, where it has one; `space`: points of its design space, 1 where there
-    is nothing to choose; `flop`: floating-point operations of one call; `trials`: candidates tried, of which `failed`
-    gave no time, the first for the reason `first_failure`; `best_us`: the best measured time of one call in
-    microseconds, None without a valid record; `untuned_because`: why it has no record; `hit`: whether the build took
-    its record. What is None is unknown.
+    is nothing to choose; `flop`: operations of one call, as TVM estimates them; `trials`: candidates tried, of which
+    `failed` gave no time, the first for the reason `first_failure`; `best_us`: the best measured time of one call in
+    microseconds, None without a valid record; `untuned_because`: why it has no record, beginning with one of the
+    reasons above; `hit`: whether the build took a schedule for it. What is None is unknown.
     """
 
     name: str

@@ -8,7 +8,7 @@ from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
 from layoutlab.device.kryo.cycles import Totals, estimate
-from layoutlab.engine.base import Artifact, from_json
+from layoutlab.engine.base import ONE_POINT, Artifact, TaskCoverage, from_json
 from layoutlab.errors import EXIT_OK, UsageError
 from layoutlab.measure.numerics import Check
 from layoutlab.measure.stats import Latency, Ratio, exact_ratio, latency, ratio
@@ -55,7 +55,8 @@ class Row:
 
     A row has a `latency` where it was measured, and a `simulated` cost where it was simulated.
     `speedup` is the untuned row's latency over this one's; `transforms` are the changes of layout in the graph, of
-    which `transforms_free` leave memory as it is, and the others move `transform_bytes`.
+    which `transforms_free` leave memory as it is, and the others move `transform_bytes`; of the `ops`, those of
+    `ops_one_point` have no record because there is nothing to choose.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Row:
     tasks_tuned: int | None = None
     ops: int | None = None
     ops_tuned: int | None = None
+    ops_one_point: int | None = None
     trials: int | None = None
     trials_failed: int | None = None
     dequantised: bool = False
@@ -92,7 +94,8 @@ class Comparison:
     """A finished comparison: its rows in the order of the spec, TFLite last, and everything to repeat it.
 
     All rows are from one device: measured, or simulated. `hooks` are the sha256 of the files that define users' own
-    hooks, by variant; `functions` are those of each simulated variant, most cycles first, and sum to its row.
+    hooks, by variant; `functions` are those of each simulated variant, most cycles first, and sum to its row;
+    `coverage` has the tuning tasks of each built variant, in execution order.
     """
 
     name: str
@@ -107,6 +110,7 @@ class Comparison:
     hooks: dict[str, str]
     samples_ms: dict[str, list[list[float]]]
     functions: dict[str, tuple[Function, ...]]
+    coverage: dict[str, tuple[TaskCoverage, ...]]
 
     @property
     def simulated(self) -> bool:
@@ -138,7 +142,8 @@ def compare(store: Store) -> Comparison:
     counted = {event["row"]: event for event in taken if event.get("functions")}
     samples = {} if simulated else _by_row(taken, spec.measure.rounds)
     baseline_events = store.all("baseline")
-    rows = [_row(variant, spec, store, events) for variant in spec.variants]
+    artifacts = _artifacts(spec, store, events)
+    rows = [_row(variant, artifacts.get(variant.name), events) for variant in spec.variants]
     rows.append(Row(name=BASELINE))
 
     def with_time(row: Row) -> Row:
@@ -161,6 +166,7 @@ def compare(store: Store) -> Comparison:
         hooks={e["variant"]: e["hook_sha256"] for e in events if e["kind"] == "uses" and e.get("hook_sha256")},
         samples_ms=samples,
         functions={row.name: _functions(counted[row.name]) for row in rows if row.name in counted},
+        coverage={name: artifact.tasks for name, artifact in artifacts.items()},
     )
 
 
@@ -194,14 +200,23 @@ def _functions(event: dict[str, Any]) -> tuple[Function, ...]:
     return tuple(Function(name=name, share=cost.kcycles / whole, cost=cost) for name, cost in ordered)
 
 
-def _row(variant: VariantSpec, spec: Spec, store: Store, events: Sequence[dict[str, Any]]) -> Row:
+def _artifacts(spec: Spec, store: Store, events: Sequence[dict[str, Any]]) -> dict[str, Artifact]:
+    """What was built, by variant, in the order of the spec."""
+    found = {}
+    for variant in spec.variants:
+        uses = _last(events, "uses", variant.name)
+        built = store.find("built", key=uses["built"], budget=uses["budget"]) if uses else None
+        if built:
+            found[variant.name] = from_json(Artifact, built["artifact"])
+    return found
+
+
+def _row(variant: VariantSpec, artifact: Artifact | None, events: Sequence[dict[str, Any]]) -> Row:
     """The row without its time."""
     fields: dict[str, Any] = {"name": variant.name, "tuned": variant.tune}
     failed = _last(events, "failed", variant.name)
-    uses = _last(events, "uses", variant.name)
-    built = store.find("built", key=uses["built"], budget=uses["budget"]) if uses else None
-    if built:
-        fields |= _artifact_fields(from_json(Artifact, built["artifact"]))
+    if artifact:
+        fields |= _artifact_fields(artifact)
     checked = _last(events, "checked", variant.name)
     if checked:
         fields["check"] = Check(**checked["check"])
@@ -242,6 +257,7 @@ def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
         "tasks_tuned": sum(task.best_us is not None for task in tasks),
         "ops": sum(task.ops for task in tasks),
         "ops_tuned": sum(task.ops for task in tasks if task.best_us is not None),
+        "ops_one_point": sum(task.ops for task in tasks if task.untuned_because == ONE_POINT),
         "trials": sum(task.trials for task in tasks),
         "trials_failed": sum(task.failed for task in tasks),
         "dequantised": artifact.dequantised,
@@ -254,8 +270,8 @@ def _flags(fields: dict[str, Any]) -> list[str]:
         flags.append("int8 computed as float32")
     if not fields["tuned"]:
         flags.append("untuned")
-    elif fields["ops_tuned"] < fields["ops"]:
-        flags.append(f"{fields['ops'] - fields['ops_tuned']} ops untuned")
+    elif missing := fields["ops"] - fields["ops_tuned"] - fields["ops_one_point"]:
+        flags.append(f"{missing} ops untuned")
     # A first convolution that reads an image's three channels and writes blocks is part of one chain: what counts
     # is the layout written.
     if len({layout.split("->")[-1] for layout in fields["layouts"]}) > 1:

@@ -8,11 +8,12 @@ from pathlib import Path
 
 from layoutlab.errors import StoreError
 from layoutlab.report.comparison import Comparison
+from layoutlab.report.coverage import coverage_csv
 from layoutlab.report.table import csv_table, functions_csv, json_table, markdown_table
 
 
 def write_results(comparison: Comparison, folder: Path) -> None:
-    """Write table.md, table.csv and table.json, and functions.csv for simulated runs.
+    """Write table.md, table.csv, table.json and coverage.csv, and functions.csv for simulated runs.
 
     Each is whole or, on an error (StoreError), as it was.
     """
@@ -20,6 +21,7 @@ def write_results(comparison: Comparison, folder: Path) -> None:
         "table.md": markdown_table(comparison),
         "table.csv": csv_table(comparison),
         "table.json": json_table(comparison),
+        "coverage.csv": coverage_csv(comparison),
     }
     if comparison.functions:
         texts["functions.csv"] = functions_csv(comparison)

@@ -27,7 +27,7 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
             "",
             f"outputs checked on {spec.check.inputs} inputs",
             *_protocol(spec),
-            f"writes {results / spec.name}/table.md, table.csv, table.json; keeps records in "
+            f"writes {results / spec.name}/table.md, table.csv, table.json, coverage.csv; keeps records in "
             f"{results / 'runs' / spec.name}/",
             "",
         ]

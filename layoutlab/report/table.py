@@ -11,6 +11,7 @@ from tabulate import tabulate
 
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.report.comparison import Comparison, Row, Simulated
+from layoutlab.report.coverage import coverage_notes, coverage_records
 from layoutlab.spec.target import format_target
 
 # Unknown, or does not apply.
@@ -46,8 +47,9 @@ def csv_table(comparison: Comparison) -> str:
 
 
 def json_table(comparison: Comparison) -> str:
-    """Everything, samples included."""
-    return json.dumps(comparison.to_json(), indent=1, allow_nan=False) + "\n"
+    """Everything, samples included; `coverage` as in coverage.csv."""
+    data = {**comparison.to_json(), "coverage": coverage_records(comparison)}
+    return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
 def _tabulate(comparison: Comparison, form: str) -> str:
@@ -71,7 +73,7 @@ def _cells(row: Row, simulated: bool, untuned: bool) -> dict[str, str]:
         cells["vs untuned"] = f"{row.speedup:.1f}x" if row.speedup else _NONE
     return cells | {
         "transforms": _transforms(row),
-        "tuned": _NONE if row.ops is None else f"{row.ops_tuned}/{row.ops}",
+        "tuned": _tuned(row),
         "trials": _trials(row),
         "outputs": _outputs(row),
         "flags": ", ".join(row.flags) or _NONE,
@@ -124,6 +126,13 @@ def _transforms(row: Row) -> str:
     return f"{row.transforms} ({row.transforms_free} free)" if row.transforms_free else str(row.transforms)
 
 
+def _tuned(row: Row) -> str:
+    """Ops with a record of all, and how many have none because there is nothing to choose."""
+    if row.ops is None:
+        return _NONE
+    return f"{row.ops_tuned}/{row.ops}" + (f" ({row.ops_one_point} of one point)" if row.ops_one_point else "")
+
+
 def _trials(row: Row) -> str:
     if row.trials is None or not row.tuned:
         return _NONE
@@ -151,6 +160,7 @@ def _notes(comparison: Comparison) -> list[str]:
         for row in comparison.rows
         if row.failure
     ]
+    notes += coverage_notes(comparison)
     notes.append(f"device: {run['device_reason']}")
     notes.append(f"baseline: {comparison.baseline_runtime}")
     return notes + (_simulated_notes() if comparison.simulated else _measured_notes(comparison.measure))
@@ -266,6 +276,7 @@ def _record(row: Row) -> dict[str, object]:
         "layout_transform_bytes": row.transform_bytes,
         "ops": row.ops,
         "ops_tuned": row.ops_tuned,
+        "ops_one_point": row.ops_one_point,
         "trials": row.trials,
         "trials_failed": row.trials_failed,
         "outputs_ok": check and check.ok,

@@ -39,7 +39,9 @@ class Built:
     def __init__(self, mod: tvm.IRModule, folder: Path) -> None:
         target = tvm.target.Target(TARGET)
         lowered = lower(mod, target, pack_weights=True)
-        built = apply_records(lowered, target, meta_schedule.database.MemoryDatabase(), pack_weights=True, expected=0)
+        built, _ = apply_records(
+            lowered, target, meta_schedule.database.MemoryDatabase(), pack_weights=True, expected=()
+        )
         library = str(folder / "model.so")
         build_library(built, target, library)
         self._vm = tvm.relax.VirtualMachine(tvm.runtime.load_module(library), tvm.cpu())

@@ -14,7 +14,7 @@ from tvm import s_tir, te, topi
 
 from layoutlab.engine.relax.layout.packed import conv2d_nchwc, depthwise_conv2d_nchwc
 from layoutlab.engine.relax.tune.register_tiles import Registers, register_tiles
-from layoutlab.engine.relax.tune.spaces import registers_of
+from layoutlab.engine.relax.tune.space import registers_of
 
 SSE = Registers(floats=4, count=16, inputs=1, cores=1)
 HOST = tvm.target.Target({"kind": "llvm", "num-cores": 1})

@@ -14,8 +14,9 @@ from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune import pool as pool_module
+from layoutlab.engine.relax.tune.coverage import coverage
 from layoutlab.engine.relax.tune.pool import HostPool, _outcome
-from layoutlab.engine.relax.tune.records import coverage, cut_torn_end, open_database
+from layoutlab.engine.relax.tune.records import cut_torn_end, open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, first_batch_size, tune
 from layoutlab.engine.relax.tvm_cpu import tvm
 
@@ -100,15 +101,6 @@ def lines_or_0(folder: Path) -> int:
 def test_replay_trace_and_the_random_cost_model(tasks, tmp_path):
     _, found = run(tasks, tmp_path, 10, search="replay-trace", cost_model="random")
     assert sum(task.trials for task in found) == 10
-
-
-def test_a_task_without_choices_is_tried_once(tasks, tmp_path):
-    """One point in the space: more trials would measure the same code again."""
-    mod = canonicalise(import_model((TINY / "tiny_mobilenet.tflite").read_bytes()))
-    all_tasks = extract_tasks(lower(mod, TARGET, pack_weights=True), TARGET)
-    reshape = [task for task in all_tasks if str(task.task_name).startswith("reshape")]
-    _, found = run(reshape, tmp_path, 20)
-    assert [task.trials for task in found] == [1]
 
 
 def test_first_batches_leave_most_of_the_budget_for_the_search():

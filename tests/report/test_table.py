@@ -6,12 +6,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
-from layoutlab.engine.base import Artifact, Census, LayoutTransform, TaskCoverage, to_json
+from layoutlab.engine.base import (
+    EVERY_FAILED,
+    NOT_REACHED,
+    NOT_TUNED,
+    ONE_POINT,
+    Artifact,
+    Census,
+    LayoutTransform,
+    TaskCoverage,
+    to_json,
+)
 from layoutlab.errors import UsageError
 from layoutlab.report.comparison import compare
+from layoutlab.report.coverage import coverage_csv, coverage_notes, tasks_text
 from layoutlab.report.files import write_results
 from layoutlab.report.table import csv_table, json_table, markdown_table, terminal_table
 from layoutlab.spec.models import Spec
@@ -52,8 +64,43 @@ def artifact(layouts: dict[str, int], transforms: int, tuned: bool) -> Artifact:
         census_before=Census(conv_layouts={"NHWC": 3}, transforms=()),
         census_after=Census(conv_layouts=layouts, transforms=(transform,) * transforms),
         tasks=(
-            TaskCoverage(name="fused_conv2d_add", ops=2, trials=90, failed=4, best_us=10.0 if tuned else None),
-            TaskCoverage(name="softmax", ops=1, trials=10, failed=10, best_us=None),
+            TaskCoverage(
+                name="fused_conv2d_add",
+                ops=2,
+                trials=90,
+                failed=4,
+                best_us=10.0 if tuned else None,
+                kind="conv2d",
+                layout="NHWC",
+                space=10**400,
+                flop=20_000.0,
+                untuned_because=None if tuned else NOT_TUNED,
+            ),
+            TaskCoverage(
+                name="softmax",
+                ops=1,
+                trials=10,
+                failed=10,
+                best_us=None,
+                index=1,
+                kind="softmax",
+                space=36,
+                flop=1000.0,
+                first_failure="the build failed: no kernel" if tuned else None,
+                untuned_because=f"{EVERY_FAILED}: the build failed: no kernel" if tuned else NOT_TUNED,
+            ),
+            TaskCoverage(
+                name="reshape",
+                ops=1,
+                trials=0,
+                failed=0,
+                best_us=None,
+                index=2,
+                kind="reshape",
+                space=1,
+                flop=0.0,
+                untuned_because=ONE_POINT if tuned else NOT_TUNED,
+            ),
         ),
     )
 
@@ -127,7 +174,7 @@ def test_verdicts_and_ratios(comparison):
     assert rows["nchw8c"].speedup == pytest.approx(20, rel=0.01)
     assert rows["nchw8c"].flags == ("1 ops untuned",)
     assert rows["untuned"].flags == ("untuned",)
-    assert (rows["nchw8c"].ops_tuned, rows["nchw8c"].ops, rows["nchw8c"].trials_failed) == (2, 3, 14)
+    assert (rows["nchw8c"].ops_tuned, rows["nchw8c"].ops, rows["nchw8c"].trials_failed) == (2, 4, 14)
 
 
 def test_a_wrong_or_broken_variant_has_no_latency_and_sets_the_exit_code(comparison):
@@ -142,15 +189,25 @@ two_layouts: x.tflite, 15.7 MB
 
 variant    conv layouts                      ms (MAD)       x TFLite [95 %]         verdict    vs untuned    transforms    tuned           trials     outputs  flags
 ---------
-nhwc       3 NHWC                       6.016 (0.009)     1.50 [1.50, 1.50]          slower         10.0x             0      2/3  100 (14 failed)  ok (1e-06)  1 ops untuned
-nchw8c     1 NCHW3c->NCHW8c, 2 NCHW8c   3.008 (0.005)     0.75 [0.75, 0.75]          faster         20.0x             2      2/3  100 (14 failed)  ok (1e-06)  1 ops untuned
-wrong      3 NCHW                                   -                     -   wrong outputs             -             2      2/3  100 (14 failed)       WRONG  -
+nhwc       3 NHWC                       6.016 (0.009)     1.50 [1.50, 1.50]          slower         10.0x             0      2/4 (1 of one point)  100 (14 failed)  ok (1e-06)  1 ops untuned
+nchw8c     1 NCHW3c->NCHW8c, 2 NCHW8c   3.008 (0.005)     0.75 [0.75, 0.75]          faster         20.0x             2      2/4 (1 of one point)  100 (14 failed)  ok (1e-06)  1 ops untuned
+wrong      3 NCHW                                   -                     -   wrong outputs             -             2      2/4 (1 of one point)  100 (14 failed)       WRONG  -
 broken     -                                        -                     -  failed: layout             -             -        -                -           -  -
-untuned    3 NHWC                      60.150 (0.090)  15.00 [15.00, 15.00]          slower          1.0x             0      0/3                -  ok (1e-06)  untuned
+untuned    3 NHWC                      60.150 (0.090)  15.00 [15.00, 15.00]          slower          1.0x             0      0/4                -  ok (1e-06)  untuned
 tflite     -                            4.010 (0.006)                     -        baseline             -             -        -                -           -  -
 
 wrong: check failed: outputs differ from TFLite's: 3 values differ (log: w.log)
 broken: layout failed: the hook raised KeyError at conv 0: 'x' (log: b.log)
+nhwc: 3 tasks, 1 tuned (97.6 % of the FLOP), 1 of one point, 1 without a valid candidate; 100 trials, 14 failed
+nhwc, softmax: every candidate failed: the build failed: no kernel
+nhwc, reshape: space of one point
+nchw8c: 3 tasks, 1 tuned (97.6 % of the FLOP), 1 of one point, 1 without a valid candidate; 100 trials, 14 failed
+nchw8c, softmax: every candidate failed: the build failed: no kernel
+nchw8c, reshape: space of one point
+wrong: 3 tasks, 1 tuned (97.6 % of the FLOP), 1 of one point, 1 without a valid candidate; 100 trials, 14 failed
+wrong, softmax: every candidate failed: the build failed: no kernel
+wrong, reshape: space of one point
+untuned: 3 tasks, not tuned by the spec
 device: runs on this machine, Some CPU (x86_64), with its own target
 baseline: LiteRT 2.3.0, 1 thread, XNNPACK on
 median of 6 rounds in fresh processes, rows interleaved, 2 samples of at least 100 ms each; intervals by bootstrap over rounds
@@ -208,9 +265,10 @@ def test_the_same_events_give_the_same_files(tmp_path, comparison):
     write_results(comparison, tmp_path / "a")
     with Store(tmp_path / "runs") as store:
         write_results(compare(store), tmp_path / "b")
-    for name in ("table.md", "table.csv", "table.json"):
+    names = ["coverage.csv", "table.csv", "table.json", "table.md"]
+    for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["table.csv", "table.json", "table.md"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
 
 
 def test_a_failure_of_an_earlier_run_is_forgotten(tmp_path):
@@ -233,3 +291,69 @@ def test_few_rounds_are_said(tmp_path):
     with Store(tmp_path / "runs") as store:
         record(store, spec)
         assert "only 3 rounds: for trying out, not for publication" in terminal_table(compare(store))
+
+
+TASKS = """\
+two_layouts: what tuning covered
+
+nhwc
+ID Name FLOP Weight Speed (GFLOPS) Latency (us) Weighted Latency (us) Trials Kind Layout Space Failed Untuned because
+0 fused_conv2d_add 20000 2 2.00 10.00 20.00 90 conv2d NHWC 1.0e+400 4 -
+1 softmax 1000 1 - - - 10 softmax - 36 10 every candidate failed: the build failed: no kernel
+2 reshape 0 1 - - - 0 reshape - 1 0 space of one point
+weighted sum: 20.0 us, 100 trials
+"""
+
+
+def test_tasks_are_shown_one_by_one(comparison):
+    text = tasks_text(comparison)
+    assert squeezed(text)[:8] == squeezed(TASKS)
+    assert "\nweighted sum: unknown us, 100 trials\n" in text
+    assert text.endswith(
+        "Times are the best of the candidates, run alone, in us; their weighted sum is not the latency of the network. "
+        "FLOP are TVM's estimate.\n"
+    )
+
+
+def test_coverage_has_one_line_a_task_and_the_same_data_in_json(comparison):
+    rows = list(csv.DictReader(io.StringIO(coverage_csv(comparison))))
+    assert [(row["variant"], row["index"]) for row in rows] == [
+        (variant, index) for variant in ("nhwc", "nchw8c", "wrong", "untuned") for index in "012"
+    ]
+    conv, softmax = rows[:2]
+    assert conv == {
+        "variant": "nhwc",
+        "index": "0",
+        "name": "fused_conv2d_add",
+        "ops": "2",
+        "kind": "conv2d",
+        "layout": "NHWC",
+        "space": str(10**400),
+        "flop": "20000.0",
+        "trials": "90",
+        "failed": "4",
+        "best_us": "10.0",
+        "weighted_us": "20.0",
+        "share": "1.0",
+        "gflops": "2.0",
+        "untuned_because": "",
+        "first_failure": "",
+        "hit": "",
+    }
+    assert (softmax["best_us"], softmax["share"], softmax["gflops"]) == ("", "", "")
+    assert softmax["first_failure"] == "the build failed: no kernel"
+    data = json.loads(json_table(comparison))["coverage"]
+    as_csv = [{name: "" if value is None else str(value) for name, value in record.items()} for record in data]
+    assert as_csv == rows
+
+
+def test_untuned_tasks_are_named_up_to_five(comparison):
+    (softmax,) = (task for task in comparison.coverage["nhwc"] if task.name == "softmax")
+    tasks = tuple(
+        replace(softmax, name=f"softmax{number}", trials=0, failed=0, flop=None, untuned_because=NOT_REACHED)
+        for number in range(7)
+    )
+    assert coverage_notes(replace(comparison, coverage={"nhwc": tasks})) == [
+        "nhwc: 7 tasks, 0 tuned, 7 without a trial; 0 trials, 0 failed",
+        "nhwc, softmax0, softmax1, softmax2, softmax3, softmax4 and 2 more: no trial reached it within the budget",
+    ]

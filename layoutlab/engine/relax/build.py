@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.engine.relax.link import linker_for
@@ -17,23 +18,24 @@ def apply_records(
     target: tvm.target.Target,
     database: meta_schedule.database.Database,
     pack_weights: bool,
-    expected: int,
-) -> tvm.IRModule:
+    expected: Collection[str],
+) -> tuple[tvm.IRModule, frozenset[str]]:
     """Replace tuned functions by their best schedule, and rewrite packed weights at compile time.
 
+    Returns the module and the names of the functions that took a record.
+
     The weights are constants, so the rewriting that a schedule asks for is lifted out of the functions and
-    folded: nothing is packed at run time. Raises StageError("build") when fewer functions than the `expected`
-    number of tuned tasks took a record: the build would silently contain naive loops.
+    folded: nothing is packed at run time. Raises StageError("build") when the function of an `expected` task took
+    no record: the build would silently contain naive loops.
     """
     with target, database:
         # MetaScheduleApplyDatabase reads the target where it is constructed, not where it runs.
         mod = relax.transform.MetaScheduleApplyDatabase()(mod)
-        hits = sum(_is_scheduled(function) for function in mod.functions.values())
-        if hits < expected:
-            raise StageError("build", f"{expected} tasks have a tuning record, but only {hits} functions took one")
+        hits = frozenset(str(name.name_hint) for name, function in mod.functions.items() if _is_scheduled(function))
+        _require_hits(expected, hits)
         if not pack_weights:
-            return mod
-        return tvm.transform.Sequential(
+            return mod, hits
+        packed = tvm.transform.Sequential(
             [
                 relax.transform.SplitLayoutRewritePreproc(),
                 relax.transform.LiftTransformParams(),
@@ -43,6 +45,17 @@ def apply_records(
                 relax.transform.DeadCodeElimination(["main"]),
             ]
         )(mod)
+        return packed, hits
+
+
+def _require_hits(expected: Collection[str], hits: Collection[str]) -> None:
+    missed = sorted(set(expected) - set(hits))
+    if missed:
+        raise StageError(
+            "build",
+            f"{len(missed)} of {len(expected)} tasks with a schedule did not take it: {', '.join(missed)}; "
+            "their code would be naive loops",
+        )
 
 
 def _is_scheduled(function: tvm.ir.BaseFunc) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from layoutlab import hooks
@@ -25,7 +26,8 @@ from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
-from layoutlab.engine.relax.tune.records import conv_times_us, coverage, open_database
+from layoutlab.engine.relax.tune.coverage import coverage, with_only_schedules
+from layoutlab.engine.relax.tune.records import conv_times_us, open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.engine.relax.vectors import vector_floats
@@ -45,18 +47,20 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     _write_layouts(folder, layouts)
     report("stage", name="lower")
     lowered = lower(converted, target, job.tuning.pack_weights)
-    database, tasks, tune_s = _tune(lowered, target, job, report)
+    tasks = extract_tasks(lowered, target)
+    database, covered, tune_s = _tune(tasks, target, job, report)
     report("stage", name="build")
     started = time.monotonic()
     library = folder / "variant.so"
-    built = apply_records(lowered, target, database, job.tuning.pack_weights, _best(tasks))
+    schedules, expected = with_only_schedules(database, tasks, covered)
+    built, hits = apply_records(lowered, target, schedules, job.tuning.pack_weights, expected)
     build_library(built, target, str(library), job.device_kind)
     return Artifact(
         path=str(library),
         sha256=hashlib.sha256(library.read_bytes()).hexdigest(),
         census_before=layouts.census_before,
         census_after=layouts.census_after,
-        tasks=tuple(tasks),
+        tasks=tuple(replace(task, hit=task.name in hits) for task in covered),
         convs=layouts.convs,
         dequantised=layouts.dequantised,
         conv_us=tuple(conv_times_us(database, lowered)),
@@ -109,21 +113,16 @@ def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
 
 
 def _tune(
-    lowered: tvm.IRModule, target: tvm.target.Target, job: CompileJob, report: Report
+    tasks: Sequence[meta_schedule.ExtractedTask], target: tvm.target.Target, job: CompileJob, report: Report
 ) -> tuple[meta_schedule.database.Database, list[TaskCoverage], float]:
-    tasks = extract_tasks(lowered, target)
     if not job.tune:
         database = meta_schedule.database.MemoryDatabase()
-        return database, coverage(database, tasks), 0.0
+        return database, coverage(database, tasks, tune=False), 0.0
     report("stage", name="tune")
     started = time.monotonic()
     database = open_database(Path(job.folder))
     tune(tasks, target, job.tuning, database, Path(job.folder) / "candidates", report, job.device_kind)
     return database, coverage(database, tasks), time.monotonic() - started
-
-
-def _best(tasks: list[TaskCoverage]) -> int:
-    return sum(task.best_us is not None for task in tasks)
 
 
 def _write_layouts(folder: Path, layouts: LayoutReport) -> None:

@@ -1,4 +1,4 @@
-"""Tuning records of one variant: MetaSchedule's JSON database, opened safely and counted."""
+"""Tuning records of one variant: MetaSchedule's JSON database, opened safely and read."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
 
-from layoutlab.engine.base import TaskCoverage
 from layoutlab.engine.relax.layout.plan import op_name
+from layoutlab.engine.relax.tune.failures import FAILURES_FILE
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
 # MetaSchedule stores a failed candidate with this time.
@@ -27,6 +27,7 @@ def open_database(folder: Path) -> meta_schedule.database.JSONDatabase:
     workloads, records = folder / "workloads.jsonl", folder / "records.jsonl"
     cut_torn_end(workloads)
     cut_torn_end(records)
+    cut_torn_end(folder / FAILURES_FILE)
     return meta_schedule.database.JSONDatabase(path_workload=str(workloads), path_tuning_record=str(records))
 
 
@@ -69,41 +70,29 @@ def trial_times(database: meta_schedule.database.Database, workloads: Sequence[t
     return found
 
 
-def coverage(
-    database: meta_schedule.database.Database, tasks: Sequence[meta_schedule.ExtractedTask]
-) -> list[TaskCoverage]:
-    """What was tried for each task, in the order given. Failed candidates are counted, not hidden."""
-    times = trial_times(database, [task.dispatched[0] for task in tasks])
-    return [
-        TaskCoverage(
-            name=str(task.task_name),
-            ops=int(task.weight),
-            trials=len(seconds),
-            failed=sum(time >= FAILED_S for time in seconds),
-            best_us=_best_us(seconds),
-        )
-        for task, seconds in zip(tasks, times, strict=True)
-    ]
-
-
 def conv_times_us(database: meta_schedule.database.Database, lowered: tvm.IRModule) -> list[float | None]:
     """The best measured time of the function that computes each convolution, in execution order, in microseconds.
 
     The times are those of candidates measured alone, with what is fused into the convolution; None is untuned.
     """
-    calls = [
-        binding.value
-        for block in lowered["main"].body.blocks
-        for binding in block.bindings
-        if isinstance(binding.value, tvm.relax.Call) and op_name(binding.value) == "call_tir"
-    ]
     # Our legalisation and TVM's both name the functions of convolutions after them, and fusing keeps the names.
-    functions = [lowered[call.args[0]] for call in calls if "conv2d" in call.args[0].name_hint]
+    functions = [lowered[name] for name in called_functions(lowered) if "conv2d" in name]
     workloads = [_normalize_mod(function) for function in functions]
-    return [_best_us(seconds) for seconds in trial_times(database, workloads)]
+    return [best_us(seconds) for seconds in trial_times(database, workloads)]
 
 
-def _best_us(seconds: Sequence[float]) -> float | None:
+def called_functions(lowered: tvm.IRModule) -> list[str]:
+    """Names of the functions that a lowered module's `main` calls, in execution order; one as often as it is called."""
+    calls = [binding.value for block in lowered["main"].body.blocks for binding in block.bindings]
+    return [
+        str(call.args[0].name_hint)
+        for call in calls
+        if isinstance(call, tvm.relax.Call) and op_name(call) == "call_tir"
+    ]
+
+
+def best_us(seconds: Sequence[float]) -> float | None:
+    """The best of the times of one workload's trials in microseconds; None when all failed."""
     valid = [time for time in seconds if time < FAILED_S]
     return min(valid) * 1e6 if valid else None
 

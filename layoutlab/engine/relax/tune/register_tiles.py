@@ -9,7 +9,7 @@ reduction is unrolled, and where the padding is computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -74,20 +74,27 @@ CONVOLUTIONS = {
 }
 
 
+def has_register_tiles(mod: Any, registers: Registers) -> bool:
+    """Whether `register_tiles` finds any design space; far quicker than making them."""
+    return next(_spaces(mod, registers), None) is not None
+
+
 def register_tiles(mod: Any, registers: Registers) -> list[s_tir.Schedule]:
     """The design spaces of a function whose main block is one of CONVOLUTIONS; none for any other function."""
+    return [space.schedule() for space in _spaces(mod, registers)]
+
+
+def _spaces(mod: Any, registers: Registers) -> Iterator[_Space]:
     sch = s_tir.Schedule(mod)
     blocks = {str(sch.get(block).name_hint): block for block in sch.get_child_blocks(sch.get_sblock("root"))}
     known = [name for name in blocks if name in CONVOLUTIONS]
     if len(known) != 1 or not _fits(sch, blocks[known[0]], CONVOLUTIONS[known[0]]):
-        return []
+        return
     padded = any(_pads(sch, block) for block in sch.get_producers(blocks[known[0]]))
-    spaces = []
     for vectors, (order, padding) in product(range(1, _MOST_VECTORS + 1), _PADDED if padded else _UNPADDED):
         space = _Space(mod, known[0], registers, vectors, order, padding)
         if space.is_possible():
-            spaces.append(space.schedule())
-    return spaces
+            yield space
 
 
 def _fits(sch: s_tir.Schedule, block: Any, conv: Convolution) -> bool:

@@ -7,17 +7,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from layoutlab.engine.base import TuningOptions
+from layoutlab.engine.relax.tune.failures import append_failures
 from layoutlab.engine.relax.tune.pool import Outcome
 from layoutlab.engine.relax.tune.records import FAILED_S
-from layoutlab.engine.relax.tune.spaces import space_generator
+from layoutlab.engine.relax.tune.space import count_points, make_context
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
 _LOGGER = logging.getLogger("layoutlab.tuning")
 # MetaSchedule's own values for its gradient scheduler.
 _GRADIENT_ALPHA = 0.2
 _GRADIENT_WINDOW = 3
-# After so many batches without one valid candidate nothing more is spent on a task.
+# After so many batches, or so many trials, without one valid candidate nothing more is spent on a task.
 _HOPELESS_BATCHES = 3
+HOPELESS_TRIALS = 32
 
 
 class TaskSearch:
@@ -40,6 +42,7 @@ class TaskSearch:
         self.trials = self.failed = 0
         self.best_s: float | None = None
         self.exhausted = False
+        self.one_point = False
         self._mod = task.dispatched[0]
         self._target, self._options, self._seed, self._threads = target, options, seed, threads
         self._database, self._cost_model = database, cost_model
@@ -60,14 +63,23 @@ class TaskSearch:
         return self.ops * (_GRADIENT_ALPHA * recent + (1 - _GRADIENT_ALPHA) * best / len(history))
 
     def propose_first(self, count: int) -> list[meta_schedule.MeasureCandidate]:
-        """Random candidates: the cost model knows nothing yet, so an evolutionary search would be wasted time."""
+        """Random candidates: the cost model knows nothing yet, so an evolutionary search would be wasted time.
+
+        None for a task whose space is one point: there is nothing to choose, so nothing to measure.
+        """
         context = self._context(meta_schedule.search_strategy.ReplayTrace())
         spaces = context.generate_design_space()
+        if count_points(self._mod, spaces) == 1:
+            self.one_point = self.exhausted = True
+            return []
         if not _have_choices(spaces):
             # Each design space is one point: trying it twice cannot find anything.
             count, self.exhausted = min(count, len(spaces)), True
         self._start(context, spaces, count)
-        return self._next(count)
+        candidates = self._next(self._hoped(count))
+        if not candidates:
+            append_failures(self._database, self._mod, self.name, ["TVM's postprocessors refused every candidate"])
+        return candidates
 
     def propose(self, count: int) -> list[meta_schedule.MeasureCandidate]:
         """Candidates from the spec's search strategy; none when the space is used up."""
@@ -78,14 +90,17 @@ class TaskSearch:
                 self.exhausted = True
                 return []
             self._start(context, spaces, self._options.batch)
-        return self._next(count)
+        return self._next(self._hoped(count))
+
+    def _hoped(self, count: int) -> int:
+        """At most so many candidates that a task without a valid one stays within its bound."""
+        return count if self.best_s is not None else min(count, HOPELESS_TRIALS - self.trials)
 
     def _context(self, strategy: meta_schedule.SearchStrategy) -> meta_schedule.TuneContext:
-        return meta_schedule.TuneContext(
-            mod=self._mod,
-            target=self._target,
-            space_generator=space_generator(self._mod, self._target),
-            search_strategy=strategy,
+        return make_context(
+            self._mod,
+            self._target,
+            strategy,
             task_name=self.name,
             logger=_LOGGER,
             rand_state=self._seed,
@@ -117,6 +132,9 @@ class TaskSearch:
         self._active = None
 
     def _commit(self, candidates: Sequence[meta_schedule.MeasureCandidate], outcomes: Sequence[Outcome]) -> None:
+        # Before the records: a record says only that a candidate failed.
+        errors = [outcome.error for outcome in outcomes if outcome.error is not None]
+        append_failures(self._database, self._mod, self.name, errors)
         workload = self._database.commit_workload(self._mod)
         for candidate, outcome in zip(candidates, outcomes, strict=True):
             seconds = FAILED_S if outcome.seconds is None else outcome.seconds
@@ -126,9 +144,8 @@ class TaskSearch:
                 )
             )
         self._count([FAILED_S if o.seconds is None else o.seconds for o in outcomes])
-        for outcome in outcomes:
-            if outcome.error is not None:
-                _LOGGER.warning("task %s: %s", self.name, outcome.error)
+        for error in errors:
+            _LOGGER.warning("task %s: %s", self.name, error)
 
     def resume(self, seconds: Sequence[float]) -> None:
         """Account for the trials of an earlier run, as the batches they were measured in."""
@@ -142,7 +159,8 @@ class TaskSearch:
         if valid:
             self.best_s = min([*valid, self.best_s or FAILED_S])
         self._best_after_batch.append(FAILED_S if self.best_s is None else self.best_s)
-        if self.best_s is None and len(self._best_after_batch) >= _HOPELESS_BATCHES:
+        hopeless = len(self._best_after_batch) >= _HOPELESS_BATCHES or self.trials >= HOPELESS_TRIALS
+        if self.best_s is None and hopeless:
             self.exhausted = True
 
 

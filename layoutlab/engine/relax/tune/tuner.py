@@ -17,7 +17,7 @@ import numpy as np
 from layoutlab.device.base import DeviceKind
 from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.tune.pool import CandidatePool, open_pool
-from layoutlab.engine.relax.tune.records import trial_times
+from layoutlab.engine.relax.tune.records import called_functions, trial_times
 from layoutlab.engine.relax.tune.task import TaskSearch
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
@@ -25,8 +25,11 @@ Report = Callable[..., None]
 
 
 def extract_tasks(mod: tvm.IRModule, target: tvm.target.Target) -> list[meta_schedule.ExtractedTask]:
-    """The distinct functions of a lowered module, each with the number of ops it serves."""
-    return meta_schedule.relax_integration.extract_tasks(mod, target)
+    """The distinct functions of a lowered module, in execution order, each with the number of ops it serves."""
+    tasks = meta_schedule.relax_integration.extract_tasks(mod, target)
+    # TVM gives them in the order of a hash map. A task is named after the first function that it serves.
+    order = {name: number for number, name in reversed(list(enumerate(called_functions(mod))))}
+    return sorted(tasks, key=lambda task: order[str(task.task_name)])
 
 
 def tune(
@@ -82,7 +85,8 @@ def _first_round(searches: Sequence[TaskSearch], options: TuningOptions, pool: C
         if search.trials or count <= 0:
             continue
         candidates = search.propose_first(count)
-        search.add(candidates, pool.evaluate(candidates))
+        if candidates:
+            search.add(candidates, pool.evaluate(candidates))
         search.end_first()
         _show(searches, options, report)
 
@@ -111,6 +115,6 @@ def _show(searches: Sequence[TaskSearch], options: TuningOptions, report: Report
         total=options.trials,
         failed=sum(search.failed for search in searches),
         tuned=len(known),
-        tasks=len(searches),
+        tasks=sum(not search.one_point for search in searches),
         best_us=1e6 * sum(ops * best for ops, best in known),
     )
