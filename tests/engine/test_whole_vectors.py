@@ -8,7 +8,8 @@ import tvm
 from tvm import relax
 
 from layoutlab.engine.relax.lower import lower
-from layoutlab.engine.relax.whole_vectors import padded_channels
+from layoutlab.engine.relax.tune.tuner import extract_tasks
+from layoutlab.engine.relax.whole_vectors import padded_channels, padding_flop
 
 from .running import Built
 
@@ -54,6 +55,13 @@ def kernel_channels(lowered: tvm.IRModule) -> set[int]:
 @pytest.mark.parametrize(("target", "expected"), [(AVX512, 32), (KRYO, 24)])
 def test_the_kernel_fits_the_vectors_of_the_target(target, expected):
     assert kernel_channels(lower(network(24), target, pack_weights=True)) == {expected}
+
+
+@pytest.mark.parametrize(("target", "expected"), [(AVX512, 2 * 4 * 4 * 8 * (32 - 24)), (KRYO, 0)])
+def test_zeros_are_no_work_of_the_network(target, expected):
+    lowered = lower(network(24), target, pack_weights=True)
+    [task] = extract_tasks(lowered, target)
+    assert padding_flop(task.dispatched[0]) == expected
 
 
 def test_a_kernel_that_is_no_constant_stays():

@@ -8,15 +8,18 @@ the same way.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+import tvm
 from tvm import relax, te, topi
 
 from layoutlab.engine.relax.layout.canonicalise import is_constant
 
 # More zeros than this share of the channels cost more than half-filled vectors do.
 _MOST_PADDING = 0.34
+_CROP = "crop"
 
 
 def padded_channels(channels: int, floats: int) -> int:
@@ -34,6 +37,17 @@ def pads_output_channels(call: relax.Call, floats: int) -> bool:
         return False
     channels = int(kernel.ty.shape[3])
     return padded_channels(channels, floats) != channels
+
+
+def padding_flop(mod: tvm.IRModule) -> int:
+    """Floating-point operations that a lowered function spends on the channels of zeros."""
+    sch = tvm.s_tir.Schedule(mod)
+    blocks = {str(sch.get(name).name_hint): sch.get(name) for name in sch.get_child_blocks(sch.get_sblock("root"))}
+    if _CROP not in blocks or "conv2d_nhwc" not in blocks:
+        return 0
+    extents = [int(axis.dom.extent) for axis in blocks["conv2d_nhwc"].iter_vars]
+    kept, wide = int(blocks[_CROP].iter_vars[-1].dom.extent), extents[3]
+    return 2 * math.prod(extents) // wide * (wide - kept)
 
 
 def legalize_padded(builder: relax.BlockBuilder, call: relax.Call, floats: int) -> relax.Expr:
@@ -63,4 +77,4 @@ def _conv2d_nhwc(
     """
     wide = topi.nn.conv2d_nhwc(data, kernel, strides, padding, dilation)
     batch, height, width, _ = wide.shape
-    return te.compute((batch, height, width, channels), lambda n, h, w, c: wide[n, h, w, c], name="crop")
+    return te.compute((batch, height, width, channels), lambda n, h, w, c: wide[n, h, w, c], name=_CROP)

@@ -12,6 +12,7 @@ from layoutlab.engine.relax.tune.kinds import task_kind
 from layoutlab.engine.relax.tune.records import FAILED_S, best_us, trial_times
 from layoutlab.engine.relax.tune.space import only_schedule, space_of
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+from layoutlab.engine.relax.whole_vectors import padding_flop
 
 
 def coverage(
@@ -46,7 +47,7 @@ def coverage(
                 kind=kind,
                 layout=layout,
                 space=space,
-                flop=float(estimate_tir_flops(mod)),
+                flop=float(estimate_tir_flops(mod) - padding_flop(mod)),
                 first_failure=failure,
                 untuned_because=None
                 if best is not None
