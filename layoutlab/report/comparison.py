@@ -8,7 +8,7 @@ from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
 from layoutlab.device.kryo.cycles import Totals, estimate
-from layoutlab.engine.base import Artifact, from_json
+from layoutlab.engine.base import STOPPED_EARLY, Artifact, from_json
 from layoutlab.errors import EXIT_OK, UsageError
 from layoutlab.measure.numerics import Check
 from layoutlab.measure.stats import Latency, Ratio, exact_ratio, latency, ratio
@@ -75,6 +75,7 @@ class Row:
     trials: int | None = None
     trials_failed: int | None = None
     dequantised: bool = False
+    tuning_ended: str | None = None
     check: Check | None = None
     failure: Failure | None = None
     flags: tuple[str, ...] = ()
@@ -245,6 +246,7 @@ def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
         "trials": sum(task.trials for task in tasks),
         "trials_failed": sum(task.failed for task in tasks),
         "dequantised": artifact.dequantised,
+        "tuning_ended": artifact.tuning_ended,
     }
 
 
@@ -256,6 +258,8 @@ def _flags(fields: dict[str, Any]) -> list[str]:
         flags.append("untuned")
     elif fields["ops_tuned"] < fields["ops"]:
         flags.append(f"{fields['ops'] - fields['ops_tuned']} ops untuned")
+    if fields["tuning_ended"] in STOPPED_EARLY:
+        flags.append(f"stopped by {fields['tuning_ended']}")
     # A first convolution that reads an image's three channels and writes blocks is part of one chain: what counts
     # is the layout written.
     if len({layout.split("->")[-1] for layout in fields["layouts"]}) > 1:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from layoutlab import hooks
 from layoutlab.engine.base import (
+    DEFAULT_MORE_TRIALS,
     Artifact,
     CompileJob,
     ConvReport,
     HookOptions,
     LayoutReport,
     TaskCoverage,
+    TuneRequest,
+    TuneResult,
+    TuningOptions,
     to_json,
 )
 from layoutlab.engine.relax.build import apply_records, build_library
@@ -25,9 +30,12 @@ from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.tune.kinds import KINDS, task_kind
 from layoutlab.engine.relax.tune.records import conv_times_us, coverage, open_database
+from layoutlab.engine.relax.tune.select import Choosable, select, skip
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+from layoutlab.errors import StageError, UsageError
 
 Report = Callable[..., None]
 
@@ -40,11 +48,9 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     """
     folder = Path(job.folder)
     target = tvm.target.Target(job.target)
-    converted, layouts = lay_out(job, report)
+    lowered, layouts = _lower(job, target, report)
     _write_layouts(folder, layouts)
-    report("stage", name="lower")
-    lowered = lower(converted, target, job.tuning.pack_weights)
-    database, tasks, tune_s = _tune(lowered, target, job, report)
+    database, tasks, ended, tune_s = _tune(lowered, target, job, report)
     report("stage", name="build")
     started = time.monotonic()
     library = folder / "variant.so"
@@ -59,9 +65,62 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         convs=layouts.convs,
         dequantised=layouts.dequantised,
         conv_us=tuple(conv_times_us(database, lowered)),
+        tuning_ended=ended,
         tune_s=tune_s,
         build_s=time.monotonic() - started,
     )
+
+
+def list_tasks(job: CompileJob, report: Report) -> list[TaskCoverage]:
+    """The variant's tuning tasks in execution order, with what the records in `job.folder` know about them."""
+    target = tvm.target.Target(job.target)
+    lowered, _ = _lower(job, target, report)
+    tasks = extract_tasks(lowered, target)
+    kinds = [task.kind for task in choosable(tasks)]
+    found = coverage(_database(job), tasks)
+    return [replace(task, index=index, kind=kind) for index, (task, kind) in enumerate(zip(found, kinds, strict=True))]
+
+
+def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneResult:
+    """Tune a variant, or the tasks of it that are chosen, and leave the results in its records.
+
+    Raises UsageError for a choice that names no task.
+    """
+    target = tvm.target.Target(job.target)
+    lowered, _ = _lower(job, target, report)
+    report("stage", name="tune")
+    started = time.monotonic()
+    tasks = extract_tasks(lowered, target)
+    chosen = _not_skipped(tasks, job.tuning) if request.tasks is None else select(request.tasks, choosable(tasks))
+    database = open_database(Path(job.folder))
+    before = coverage(database, tasks)
+    trials = job.tuning.trials
+    if request.additional:
+        more = DEFAULT_MORE_TRIALS * len(chosen) if request.trials is None else request.trials
+        trials = more + sum(before[index].trials for index in chosen)
+    ended = tune(
+        [tasks[index] for index in chosen],
+        target,
+        replace(job.tuning, trials=trials),
+        database,
+        Path(job.folder) / "candidates",
+        report,
+        job.device_kind,
+        again=request.additional,
+    )
+    return TuneResult(
+        before=tuple(before),
+        after=tuple(coverage(database, tasks)),
+        chosen=chosen,
+        ended=ended,
+        tune_s=time.monotonic() - started,
+    )
+
+
+def _lower(job: CompileJob, target: tvm.target.Target, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
+    converted, layouts = lay_out(job, report)
+    report("stage", name="lower")
+    return lower(converted, target, job.tuning.pack_weights), layouts
 
 
 def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
@@ -120,16 +179,36 @@ def vector_floats(target: tvm.target.Target) -> int:
 
 def _tune(
     lowered: tvm.IRModule, target: tvm.target.Target, job: CompileJob, report: Report
-) -> tuple[meta_schedule.database.Database, list[TaskCoverage], float]:
+) -> tuple[meta_schedule.database.Database, list[TaskCoverage], str | None, float]:
     tasks = extract_tasks(lowered, target)
+    database = _database(job)
     if not job.tune:
-        database = meta_schedule.database.MemoryDatabase()
-        return database, coverage(database, tasks), 0.0
+        return database, coverage(database, tasks), None, 0.0
     report("stage", name="tune")
     started = time.monotonic()
-    database = open_database(Path(job.folder))
-    tune(tasks, target, job.tuning, database, Path(job.folder) / "candidates", report, job.device_kind)
-    return database, coverage(database, tasks), time.monotonic() - started
+    chosen = [tasks[index] for index in _not_skipped(tasks, job.tuning)]
+    ended = tune(chosen, target, job.tuning, database, Path(job.folder) / "candidates", report, job.device_kind)
+    return database, coverage(database, tasks), ended, time.monotonic() - started
+
+
+def _database(job: CompileJob) -> meta_schedule.database.Database:
+    return open_database(Path(job.folder)) if job.tune else meta_schedule.database.MemoryDatabase()
+
+
+def _not_skipped(tasks: Sequence[meta_schedule.ExtractedTask], options: TuningOptions) -> tuple[int, ...]:
+    """Indices of the tasks that the spec does not skip."""
+    if not options.skip:
+        return tuple(range(len(tasks)))
+    try:
+        skipped = skip(options.skip, choosable(tasks), KINDS)
+    except UsageError as error:
+        raise StageError("tune", f"tuning.skip: {error}") from None
+    return tuple(index for index in range(len(tasks)) if index not in skipped)
+
+
+def choosable(tasks: Sequence[meta_schedule.ExtractedTask]) -> list[Choosable]:
+    """What the tasks can be chosen by."""
+    return [Choosable(name=str(task.task_name), kind=task_kind(task.dispatched[0])) for task in tasks]
 
 
 def _best(tasks: list[TaskCoverage]) -> int:
