@@ -32,7 +32,8 @@ def additional_trials(store: Store, key: str, folder: Path) -> int:
 
 def tuned_since(store: Store, key: str, built: dict[str, Any]) -> bool:
     """Whether `layoutlab tune` made trials after the event `built`."""
-    later = store.events[store.events.index(built) :]
+    position = next(position for position, event in enumerate(store.events) if event is built)
+    later = store.events[position:]
     return any(event["kind"] == "tuned" and event["key"] == key and event["trials"] for event in later)
 
 

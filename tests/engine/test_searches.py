@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from layoutlab.engine.base import TuningOptions
+from layoutlab.engine.relax.compile import _not_skipped
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
@@ -24,6 +25,7 @@ from layoutlab.engine.relax.tune.records import coverage, open_database, trial_t
 from layoutlab.engine.relax.tune.task import TaskSearch
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+from layoutlab.errors import StageError
 
 from ..conftest import TINY
 
@@ -246,3 +248,11 @@ def test_a_time_limit_ends_the_tuning_between_batches(tasks, tmp_path):
     ended, found, _ = run(tasks, tmp_path, 100_000, time_limit_s=1)
     assert ended == "time limit"
     assert 0 < sum(task.trials for task in found) < 100_000
+
+
+def test_skipped_tasks_are_those_that_the_spec_names(tasks):
+    assert _not_skipped(tasks, options(8)) == (0, 1, 2, 3, 4)
+    assert _not_skipped(tasks, options(8, skip=("conv2d", "4", "pool2d"))) == (2, 3)
+    with pytest.raises(StageError) as refused:
+        _not_skipped(tasks, options(8, skip=("7",)))
+    assert str(refused.value) == 'tune: tuning.skip: "7" names task 7, and the variant has tasks 0 to 4'
