@@ -56,6 +56,8 @@ def _how_to_go_on(options: argparse.Namespace) -> str:
     if options.command not in (_run, _tune):
         return "interrupted"
     kept = options.results / "runs"
+    if options.command is _tune and (options.tasks or options.trials):
+        return f"interrupted. Every finished trial is kept under {kept}; the same command would spend its trials anew"
     return f"interrupted. Every finished trial and round is kept under {kept}; to go on, run the same command again"
 
 
