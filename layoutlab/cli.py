@@ -53,9 +53,11 @@ def _complain(text: str) -> None:
 
 
 def _how_to_go_on(options: argparse.Namespace) -> str:
-    if options.command is not _run:
+    if options.command not in (_run, _tune):
         return "interrupted"
     kept = options.results / "runs"
+    if options.command is _tune and (options.tasks or options.trials):
+        return f"interrupted. Every finished trial is kept under {kept}; the same command would spend its trials anew"
     return f"interrupted. Every finished trial and round is kept under {kept}; to go on, run the same command again"
 
 
@@ -91,6 +93,14 @@ def _parser() -> argparse.ArgumentParser:
     layouts.add_argument("--variant", metavar="NAME", help="only this variant")
     layouts.add_argument("--ir", action="store_true", help="show the Relax text before and after as well")
     layouts.add_argument("--json", action="store_true", help="print it as JSON")
+    tasks = _with_spec(
+        commands.add_parser("tasks", help="show the tuning tasks of each variant, by number and name; no tuning"),
+        _tasks,
+    )
+    _allow_hooks(tasks)
+    tasks.add_argument("--variant", metavar="NAME", help="only this variant")
+    tasks.add_argument("--json", action="store_true", help="print it as JSON")
+    _add_tune(commands)
     importing = commands.add_parser("import", help="say everything in a model that TVM cannot import")
     importing.add_argument("model", metavar="MODEL", type=Path, help="a .tflite file")
     importing.add_argument("--json", action="store_true", help="print it as JSON")
@@ -108,6 +118,38 @@ def _parser() -> argparse.ArgumentParser:
     schema = commands.add_parser("schema", help="print the JSON schema of specs, for editors")
     schema.set_defaults(command=_schema)
     return parser
+
+
+def _add_tune(commands: Any) -> None:
+    tune = _with_spec(
+        commands.add_parser(
+            "tune", help="tune a spec, or some tasks of it again, without measuring; run goes on from it"
+        ),
+        _tune,
+    )
+    _allow_hooks(tune)
+    tune.add_argument("--variant", metavar="NAME", help="only this variant")
+    tune.add_argument(
+        "--tasks",
+        metavar="TASKS",
+        help="only these tasks, with trials on top of the spec's budget: numbers (3), ranges (7-9), kinds (conv2d) or "
+        "names, with commas between, as `layoutlab tasks` shows them for each variant",
+    )
+    tune.add_argument(
+        "--trials",
+        type=_whole_number,
+        metavar="N",
+        help="so many more trials, on top of the spec's budget (default: with --tasks 64 a task, "
+        "else what the budget has left)",
+    )
+    tune.add_argument("--time-limit", type=_whole_number, metavar="S", help="at most so many seconds a variant")
+    tune.add_argument("--fresh", action="store_true", help="do not go on from records of other specs' runs")
+
+
+def _whole_number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1, found {text!r}")
+    return int(text)
 
 
 def _with_spec(parser: argparse.ArgumentParser, command: Any) -> argparse.ArgumentParser:
@@ -213,6 +255,53 @@ def _layouts(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(data, indent=1))
     return EXIT_VARIANT_FAILED if failed else EXIT_OK
+
+
+def _tasks(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    from layoutlab.engine.base import to_json
+    from layoutlab.progress import Progress
+    from layoutlab.report.tasks import find_tasks, tasks_text
+
+    if options.variant is not None:
+        loaded = _only(loaded, options.variant)
+    failed, data = False, {}
+    with Progress() as progress:
+        for name, found in find_tasks(loaded, options.results, _allowed(options), progress):
+            failed = failed or isinstance(found, Exception)
+            if options.json:
+                data[name] = (
+                    {"error": str(found)} if isinstance(found, Exception) else [to_json(task) for task in found]
+                )
+            else:
+                print(tasks_text(name, found))
+    if options.json:
+        print(json.dumps(data, indent=1))
+    return EXIT_VARIANT_FAILED if failed else EXIT_OK
+
+
+def _tune(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    from layoutlab.engine.base import TuneRequest
+    from layoutlab.progress import Progress
+    from layoutlab.report.tasks import tuned_text
+    from layoutlab.tuning import tune_spec
+
+    if options.variant is not None:
+        loaded = _only(loaded, options.variant)
+    request = TuneRequest(tasks=options.tasks, trials=options.trials)
+    exit_code = EXIT_OK
+    with Progress() as progress:
+        tuned = tune_spec(
+            loaded, options.results, progress, _allowed(options), request, options.time_limit, options.fresh
+        )
+        for name, found in tuned:
+            if isinstance(found, LayoutlabError):
+                exit_code = max(exit_code, found.exit_code)
+                _complain(f"error: {name}: {found}")
+            else:
+                print(tuned_text(name, found, request.additional))
+    return exit_code
 
 
 def _winners(options: argparse.Namespace) -> int:

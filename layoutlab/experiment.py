@@ -10,14 +10,14 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from layoutlab.baseline.tflite import BASELINE, versions
 from layoutlab.device.choose import Choice, choose
 from layoutlab.device.kryo.provision import provision
-from layoutlab.engine.base import Artifact, from_json, to_json
+from layoutlab.engine.base import STOPPED_EARLY, Artifact, CompileJob, from_json, to_json
 from layoutlab.errors import (
     EXIT_VARIANT_FAILED,
     EXIT_WRONG_OUTPUTS,
@@ -36,6 +36,7 @@ from layoutlab.report.files import write_results
 from layoutlab.reuse import take_over_records
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
+from layoutlab.spent import additional_trials, tuned_since
 from layoutlab.store import Store
 from layoutlab.variants import compile_job, require_allowed, users_hook, worker_environment
 
@@ -88,7 +89,7 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowe
     require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
-        run = _begin(loaded, model, store, progress, tuple(allowed))
+        run = begin(loaded, model, store, progress, tuple(allowed))
         reference = _run_baseline(run)
         artifacts = {}
         for number, variant in enumerate(run.spec.variants, 1):
@@ -107,8 +108,15 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowe
     return comparison
 
 
-def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progress, allowed: tuple[str, ...]) -> Run:
-    """The device and the inputs; what the run depends on is recorded."""
+def begin(
+    loaded: LoadedSpec,
+    model: ModelFile,
+    store: Store,
+    progress: Progress,
+    allowed: tuple[str, ...],
+    kind: Literal["run", "tune"] = "run",
+) -> Run:
+    """The device and the inputs; what the run depends on is recorded, as an event of this kind."""
     choice = choose(loaded.spec, lambda: _host_target(store), lambda: provision(progress.say, progress.show))
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
     bound = bind_model(model, loaded.spec.model.batch, store.folder)
@@ -122,7 +130,7 @@ def _begin(loaded: LoadedSpec, model: ModelFile, store: Store, progress: Progres
         allowed=allowed,
     )
     store.append(
-        "run",
+        kind,
         spec=loaded.spec.model_dump(mode="json"),
         model=model.path.name,
         model_sha256=model.sha256,
@@ -192,17 +200,42 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
     key = _variant_key(run, variant, hook_sha256)
     budget = run.spec.tuning.model_dump(mode="json", include=set(_BUDGET)) if variant.tune else None
     run.store.append("uses", variant=variant.name, built=key, budget=budget, hook_sha256=hook_sha256)
+    job = variant_job(run, variant, key, heading)
     built = run.store.find("built", key=key, budget=budget)
-    if built:
+    if built and not tuned_since(run.store, key, built):
         artifact = from_json(Artifact, built["artifact"])
         if Path(artifact.path).is_file() and _file_sha256(Path(artifact.path)) == artifact.sha256:
             return artifact
+    artifact = from_json(Artifact, do_job(run, variant, heading, "compile_variant", job=to_json(job)))
+    run.store.append("built", variant=variant.name, key=key, budget=budget, artifact=to_json(artifact))
+    stopped = f" (stopped by {artifact.tuning_ended})" if artifact.tuning_ended in STOPPED_EARLY else ""
+    tuned = f"tuned in {duration(artifact.tune_s)}{stopped}, " if variant.tune else ""
+    run.progress.say(f"{heading}: {tuned}built in {duration(artifact.build_s)}")
+    return artifact
+
+
+def key_of(run: Run, variant: VariantSpec) -> str:
+    """The key of the variant's records; its folder is named after it."""
+    return _variant_key(run, variant, _hook_sha256(run, variant))
+
+
+def variant_job(run: Run, variant: VariantSpec, key: str, heading: str, fresh: bool = False) -> CompileJob:
+    """The job of a variant in its folder, with the records that are there or are taken over (unless `fresh`).
+
+    Its budget is the spec's, and the trials that `layoutlab tune` made on top of it.
+    """
     folder = run.store.folder / f"{variant.name}-{key}"
     folder.mkdir(exist_ok=True)
-    if variant.tune and (source := take_over_records(folder, run.store.folder.parent)):
+    if variant.tune and not fresh and (source := take_over_records(folder, run.store.folder.parent)):
         run.store.append("records", variant=variant.name, source=str(source))
         run.progress.say(f"{heading}: goes on from the same variant's records in {source}")
     job = compile_job(run.loaded, variant, run.model, run.choice.target, folder, run.allowed, run.choice.device.kind)
+    trials = job.tuning.trials + additional_trials(run.store, key, folder)
+    return replace(job, tuning=replace(job.tuning, trials=trials))
+
+
+def do_job(run: Run, variant: VariantSpec, heading: str, verb: str, **arguments: Any) -> Any:
+    """A worker's answer; meanwhile its stages and trials are shown."""
     line = TuningLine(heading)
 
     def on_event(event: dict[str, Any]) -> None:
@@ -211,18 +244,8 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
         else:
             run.progress.show(f"{heading}: {event['name']}")
 
-    value = run_job(
-        "compile_variant",
-        {"job": to_json(job)},
-        log=run.log(variant.name),
-        on_event=on_event,
-        environment=worker_environment(run.loaded),
-    )
-    artifact = from_json(Artifact, value)
-    run.store.append("built", variant=variant.name, key=key, budget=budget, artifact=to_json(artifact))
-    tuned = f"tuned in {duration(artifact.tune_s)}, " if variant.tune else ""
-    run.progress.say(f"{heading}: {tuned}built in {duration(artifact.build_s)}")
-    return artifact
+    log, environment = run.log(variant.name), worker_environment(run.loaded)
+    return run_job(verb, arguments, log=log, on_event=on_event, environment=environment)
 
 
 def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from layoutlab.engine.base import CompileJob, from_json, to_json
+from layoutlab.engine.base import CompileJob, TuneRequest, from_json, to_json
 
 # An inference takes seconds under qemu, the largest networks minutes.
 _SIMULATED_S = 1800.0
@@ -59,6 +59,20 @@ def compile_variant(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     from layoutlab.engine.relax import compile as relax_compile
 
     return to_json(relax_compile.compile_variant(from_json(CompileJob, job), report))
+
+
+def list_tasks(report: Any, job: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tuning tasks of a variant, with what its records know about them."""
+    from layoutlab.engine.relax import compile as relax_compile
+
+    return [to_json(task) for task in relax_compile.list_tasks(from_json(CompileJob, job), report)]
+
+
+def tune_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
+    """A variant tuned, or some tasks of it, without building it."""
+    from layoutlab.engine.relax import compile as relax_compile
+
+    return to_json(relax_compile.tune_variant(from_json(CompileJob, job), from_json(TuneRequest, request), report))
 
 
 def lay_out(report: Any, job: dict[str, Any]) -> dict[str, Any]:
@@ -132,6 +146,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "bind_batch": bind_batch,
     "hash_hook": hash_hook,
     "compile_variant": compile_variant,
+    "list_tasks": list_tasks,
+    "tune_variant": tune_variant,
     "lay_out": lay_out,
     "mix_layouts": mix_layouts,
     "compute_outputs": compute_outputs,

@@ -64,6 +64,8 @@ class TuningLine:
             parts.append(f"{event['tuned']} of {event['tasks']} tasks tuned")
         else:
             parts.append(f"best sum of ops {event['best_us'] / 1e3:.2f} ms")
+        if event.get("stopped_early"):
+            parts.append(f"{event['stopped_early']} of {event['tasks']} tasks stopped early")
         left = self._time_left(now, event)
         if left:
             parts.append(left)

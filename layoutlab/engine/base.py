@@ -95,6 +95,7 @@ class Artifact:
 
     `dequantised` says that a quantised model is computed in float between dequantize and quantize.
     `conv_us` has for each of `convs` the best time of its function in the tuning records, None where it is untuned.
+    `tuning_ended` is why: "budget", "time limit", "early stop" or "nothing left" to try; None where nothing was tuned.
     `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it.
     """
 
@@ -106,6 +107,7 @@ class Artifact:
     convs: tuple[ConvReport, ...] = ()
     conv_us: tuple[float | None, ...] = ()
     dequantised: bool = False
+    tuning_ended: str | None = None
     tune_s: float = 0.0
     build_s: float = 0.0
 
@@ -162,6 +164,45 @@ class CompileJob:
     tune: bool
     tuning: TuningOptions
     device_kind: DeviceKind = "host"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneRequest:
+    """What to tune of a variant without building it.
+
+    `tasks` chooses some of them by text (see `tune.select`), None means all that the spec does not skip. `trials` are
+    spent on them besides those there are; None means what is left of the job's budget, or, where tasks are chosen,
+    `DEFAULT_MORE_TRIALS` for each.
+    """
+
+    tasks: str | None = None
+    trials: int | None = None
+
+    @property
+    def additional(self) -> bool:
+        """Whether its trials come on top of the job's budget."""
+        return self.tasks is not None or self.trials is not None
+
+
+DEFAULT_MORE_TRIALS = 64
+# Reasons of `Artifact.tuning_ended` for which a variant has less than its budget would have given it.
+STOPPED_EARLY = ("time limit", "early stop")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneResult:
+    """All tasks of a variant before and after; indices of those that were chosen; why tuning ended; seconds taken."""
+
+    before: tuple[TaskCoverage, ...]
+    after: tuple[TaskCoverage, ...]
+    chosen: tuple[int, ...]
+    ended: str
+    tune_s: float
+
+    @property
+    def trials(self) -> int:
+        """Trials that were made."""
+        return sum(task.trials for task in self.after) - sum(task.trials for task in self.before)
 
 
 _Data = TypeVar("_Data")

@@ -8,7 +8,7 @@ from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
 from layoutlab.device.kryo.cycles import Totals, estimate
-from layoutlab.engine.base import ONE_POINT, Artifact, TaskCoverage, from_json
+from layoutlab.engine.base import ONE_POINT, STOPPED_EARLY, Artifact, TaskCoverage, from_json
 from layoutlab.errors import EXIT_OK, UsageError
 from layoutlab.measure.numerics import Check
 from layoutlab.measure.stats import Latency, Ratio, exact_ratio, latency, ratio
@@ -77,6 +77,7 @@ class Row:
     trials: int | None = None
     trials_failed: int | None = None
     dequantised: bool = False
+    tuning_ended: str | None = None
     check: Check | None = None
     failure: Failure | None = None
     flags: tuple[str, ...] = ()
@@ -261,6 +262,7 @@ def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
         "trials": sum(task.trials for task in tasks),
         "trials_failed": sum(task.failed for task in tasks),
         "dequantised": artifact.dequantised,
+        "tuning_ended": artifact.tuning_ended,
     }
 
 
@@ -272,6 +274,8 @@ def _flags(fields: dict[str, Any]) -> list[str]:
         flags.append("untuned")
     elif missing := fields["ops"] - fields["ops_tuned"] - fields["ops_one_point"]:
         flags.append(f"{missing} ops untuned")
+    if fields["tuning_ended"] in STOPPED_EARLY:
+        flags.append(f"stopped by {fields['tuning_ended']}")
     # A first convolution that reads an image's three channels and writes blocks is part of one chain: what counts
     # is the layout written.
     if len({layout.split("->")[-1] for layout in fields["layouts"]}) > 1:

@@ -27,7 +27,7 @@ def find_layouts(
     with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder:
         log = Path(folder) / "layouts.log"
         model = bind_model(model, loaded.spec.model.batch, Path(folder))
-        target = _target(loaded, log)
+        target = spec_target(loaded, log)
         for variant in loaded.spec.variants:
             progress.show(f"{variant.name}: layouts")
             job = compile_job(loaded, variant, model.path, target, Path(folder), allowed)
@@ -40,7 +40,7 @@ def find_layouts(
                 yield variant.name, from_json(LayoutReport, value)
 
 
-def _target(loaded: LoadedSpec, log: Path) -> dict[str, Any]:
+def spec_target(loaded: LoadedSpec, log: Path) -> dict[str, Any]:
     """The spec's own target, even where its code would not run here: layouts need no device."""
     if loaded.spec.target != "host":
         return loaded.spec.target

@@ -193,13 +193,28 @@ def _footer(comparison: Comparison) -> list[str]:
         f"target: {format_target(run['target'])}",
         f"device: {run['device']}, {run['threads']} thread{'s' if run['threads'] > 1 else ''}",
         f"versions: {versions}",
-        f"tuning: {tuning['trials']} trials a variant, {tuning['search']} search, cost model {tuning['cost_model']}, "
+        f"tuning: {tuning['trials']} trials a variant, {_search(tuning)}, "
         f"weights {'packed' if tuning['pack_weights'] else 'not packed'}, seed {tuning['seed']}",
         f"outputs: {check['inputs']} seeded inputs, tolerance {check['atol']:g} + {check['rtol']:g} x |TFLite|, "
         f"seed {check['seed']}",
         *([] if comparison.simulated else [_conditions(comparison.conditions)]),
         *(f"hook of {variant}: file with sha256 {sha256}" for variant, sha256 in comparison.hooks.items()),
     ]
+
+
+def _search(tuning: dict[str, Any]) -> str:
+    """The search with what ranks its candidates, and what else limited it."""
+    ranked = f", cost model {tuning['cost_model']}" if tuning["search"] == "evolutionary" else ""
+    limits = [
+        f", {text.format(value)}"
+        for field, text in (
+            ("time_limit_s", "at most {} s a variant"),
+            ("early_stop", "a task ended after {} trials without a better one"),
+        )
+        if (value := tuning.get(field))
+    ]
+    skipped = f", without {', '.join(tuning['skip'])}" if tuning.get("skip") else ""
+    return f"{tuning['search']} search{ranked}{''.join(limits)}{skipped}"
 
 
 def functions_csv(comparison: Comparison) -> str:

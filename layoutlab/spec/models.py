@@ -284,20 +284,29 @@ class TuningSpec(_Part):
 
     trials: int = Field(default=1000, ge=1, le=1_000_000, description="Measured candidates per variant.")
     time_limit_s: int | None = Field(
-        default=None, ge=1, description="Seconds of tuning per variant and run, besides the limit of trials."
+        default=None,
+        ge=1,
+        description="Seconds of tuning per variant and run, besides the limit of trials; looked at between batches. "
+        "A variant that it ended is finished until trials or the limit change.",
     )
     early_stop: int | None = Field(
-        default=None, ge=1, description="A task that did not improve in so many trials gets no more."
+        default=None, ge=1, description="A task whose best did not improve in so many trials gets no more."
     )
     skip: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         default=(),
-        description="Tasks that are not tuned: indices or ranges such as 3 or 7-9, kinds such as pool2d, or names.",
+        description="Tasks that are not tuned: indices or ranges such as 3 or 7-9, kinds such as pool2d, names, or "
+        "parts of names, as `layoutlab tasks` shows them. Indices differ from variant to variant.",
     )
     search: Literal["evolutionary", "replay-trace", "random", "grid"] = Field(
-        default="evolutionary", description="Search strategy."
+        default="evolutionary",
+        description="Where candidates come from. evolutionary: mutations of the best, ranked by the cost model. "
+        "replay-trace: random, as TVM draws them; one may come twice. random: each decision drawn uniformly, no "
+        "candidate twice. grid: all candidates in order, until there are none left. The last three ask no cost model.",
     )
     cost_model: Literal["xgb", "random", "none"] = Field(
-        default="xgb", description="Model that ranks the candidates; none measures them as they come."
+        default="xgb",
+        description="Model that ranks the candidates of the evolutionary search, which needs one; none measures them "
+        "as they come.",
     )
     pack_weights: bool = Field(default=True, description="Let weights be stored in the layout the tuned code reads.")
     batch: int = Field(default=16, ge=1, le=64, description="Candidates per batch.")

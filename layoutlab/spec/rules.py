@@ -33,7 +33,7 @@ def spec_problems(spec: Mapping[str, Any]) -> list[BrokenRule]:
     for index, variant in enumerate(variants):
         hook = _mapping(_mapping(variant).get("alter_op_layout"))
         problems += _within("variants", _within(index, _within("alter_op_layout", hook_problems(hook))))
-    return problems
+    return problems + _within("tuning", tuning_problems(_mapping(spec.get("tuning"))))
 
 
 def model_problems(model: Mapping[str, Any]) -> list[BrokenRule]:
@@ -67,6 +67,13 @@ def hook_problems(hook: Mapping[str, Any]) -> list[BrokenRule]:
         for option in ("block", "channels")
         if hook.get(option) is not None and (isinstance(name, str) or hook.get("rules") is not None)
     ]
+
+
+def tuning_problems(tuning: Mapping[str, Any]) -> list[BrokenRule]:
+    """A search that ranks candidates before they are measured needs what ranks them."""
+    if tuning.get("cost_model") == "none" and tuning.get("search", "evolutionary") == "evolutionary":
+        return [BrokenRule(("cost_model",), "evolutionary search needs a cost model")]
+    return []
 
 
 def _name_problems(variants: list[Any]) -> list[BrokenRule]:

@@ -95,6 +95,15 @@ def test_defaults(load):
     }
 
 
+def test_tasks_to_skip_are_texts(load):
+    assert load(SMALLEST + "tuning: {skip: [3, 7-9, pool2d]}\n").spec.tuning.skip == ("3", "7-9", "pool2d")
+
+
+@pytest.mark.parametrize("search", ["replay-trace", "random", "grid"])
+def test_searches_that_rank_nothing_need_no_cost_model(load, search: str):
+    assert load(SMALLEST + f"tuning: {{search: {search}, cost_model: none}}\n").spec.tuning.search == search
+
+
 @pytest.mark.parametrize("text", [SMALLEST, FULL])
 def test_a_spec_survives_json(load, text: str):
     spec = load(text).spec

@@ -171,6 +171,10 @@ WRONG = [
       "4:39: baseline.threads: expected a whole number from 1 to 256, found 257"]),
     ("", "device: phone\n", ['4:9: device: expected auto, host or kryo, found "phone"']),
     ("", "tuning:\n", ["4:8: tuning: expected a mapping, found nothing"]),
+    ("", "tuning: {cost_model: none}\n", ["4:22: tuning.cost_model: evolutionary search needs a cost model"]),
+    ("", "tuning: {search: evolutionary, cost_model: none, trials: 0}\n",
+     ["4:44: tuning.cost_model: evolutionary search needs a cost model",
+      "4:58: tuning.trials: expected a whole number from 1 to 1000000, found 0"]),
     ("", "check: {seed: -1}\n",
      ["4:15: check.seed: expected a whole number from 0 to 2147483647, found -1"]),
 ]  # fmt: skip

@@ -11,12 +11,16 @@ from pathlib import Path
 
 from layoutlab import hooks
 from layoutlab.engine.base import (
+    DEFAULT_MORE_TRIALS,
     Artifact,
     CompileJob,
     ConvReport,
     HookOptions,
     LayoutReport,
     TaskCoverage,
+    TuneRequest,
+    TuneResult,
+    TuningOptions,
     to_json,
 )
 from layoutlab.engine.relax.build import apply_records, build_library
@@ -27,10 +31,13 @@ from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune.coverage import coverage, with_only_schedules
+from layoutlab.engine.relax.tune.kinds import KINDS, task_kind
 from layoutlab.engine.relax.tune.records import conv_times_us, open_database
+from layoutlab.engine.relax.tune.select import Choosable, select, skip
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.engine.relax.vectors import vector_floats
+from layoutlab.errors import StageError, UsageError
 
 Report = Callable[..., None]
 
@@ -43,12 +50,10 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     """
     folder = Path(job.folder)
     target = tvm.target.Target(job.target)
-    converted, layouts = lay_out(job, report)
+    lowered, layouts = _lower(job, target, report)
     _write_layouts(folder, layouts)
-    report("stage", name="lower")
-    lowered = lower(converted, target, job.tuning.pack_weights)
     tasks = extract_tasks(lowered, target)
-    database, covered, tune_s = _tune(tasks, target, job, report)
+    database, covered, ended, tune_s = _tune(tasks, target, job, report)
     report("stage", name="build")
     started = time.monotonic()
     library = folder / "variant.so"
@@ -64,9 +69,60 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         convs=layouts.convs,
         dequantised=layouts.dequantised,
         conv_us=tuple(conv_times_us(database, lowered)),
+        tuning_ended=ended,
         tune_s=tune_s,
         build_s=time.monotonic() - started,
     )
+
+
+def list_tasks(job: CompileJob, report: Report) -> list[TaskCoverage]:
+    """The variant's tuning tasks in execution order, with what the records in `job.folder` know about them."""
+    target = tvm.target.Target(job.target)
+    lowered, _ = _lower(job, target, report)
+    tasks = extract_tasks(lowered, target)
+    return coverage(_database(job), tasks, tune=job.tune)
+
+
+def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneResult:
+    """Tune a variant, or the tasks of it that are chosen, and leave the results in its records.
+
+    Raises UsageError for a choice that names no task.
+    """
+    target = tvm.target.Target(job.target)
+    lowered, _ = _lower(job, target, report)
+    report("stage", name="tune")
+    started = time.monotonic()
+    tasks = extract_tasks(lowered, target)
+    chosen = _not_skipped(tasks, job.tuning) if request.tasks is None else select(request.tasks, choosable(tasks))
+    database = open_database(Path(job.folder))
+    before = coverage(database, tasks)
+    trials = job.tuning.trials
+    if request.additional:
+        more = DEFAULT_MORE_TRIALS * len(chosen) if request.trials is None else request.trials
+        trials = more + sum(before[index].trials for index in chosen)
+    ended = tune(
+        [tasks[index] for index in chosen],
+        target,
+        replace(job.tuning, trials=trials),
+        database,
+        Path(job.folder) / "candidates",
+        report,
+        job.device_kind,
+        again=request.additional,
+    )
+    return TuneResult(
+        before=tuple(before),
+        after=tuple(coverage(database, tasks)),
+        chosen=chosen,
+        ended=ended,
+        tune_s=time.monotonic() - started,
+    )
+
+
+def _lower(job: CompileJob, target: tvm.target.Target, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
+    converted, layouts = lay_out(job, report)
+    report("stage", name="lower")
+    return lower(converted, target, job.tuning.pack_weights), layouts
 
 
 def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
@@ -114,15 +170,37 @@ def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
 
 def _tune(
     tasks: Sequence[meta_schedule.ExtractedTask], target: tvm.target.Target, job: CompileJob, report: Report
-) -> tuple[meta_schedule.database.Database, list[TaskCoverage], float]:
+) -> tuple[meta_schedule.database.Database, list[TaskCoverage], str | None, float]:
+    database = _database(job)
     if not job.tune:
-        database = meta_schedule.database.MemoryDatabase()
-        return database, coverage(database, tasks, tune=False), 0.0
+        return database, coverage(database, tasks, tune=False), None, 0.0
     report("stage", name="tune")
     started = time.monotonic()
-    database = open_database(Path(job.folder))
-    tune(tasks, target, job.tuning, database, Path(job.folder) / "candidates", report, job.device_kind)
-    return database, coverage(database, tasks), time.monotonic() - started
+    chosen = _not_skipped(tasks, job.tuning)
+    scratch = Path(job.folder) / "candidates"
+    ended = tune([tasks[index] for index in chosen], target, job.tuning, database, scratch, report, job.device_kind)
+    skipped = frozenset(range(len(tasks))).difference(chosen)
+    return database, coverage(database, tasks, skipped=skipped), ended, time.monotonic() - started
+
+
+def _database(job: CompileJob) -> meta_schedule.database.Database:
+    return open_database(Path(job.folder)) if job.tune else meta_schedule.database.MemoryDatabase()
+
+
+def _not_skipped(tasks: Sequence[meta_schedule.ExtractedTask], options: TuningOptions) -> tuple[int, ...]:
+    """Indices of the tasks that the spec does not skip."""
+    if not options.skip:
+        return tuple(range(len(tasks)))
+    try:
+        skipped = skip(options.skip, choosable(tasks), KINDS)
+    except UsageError as error:
+        raise StageError("tune", f"tuning.skip: {error}") from None
+    return tuple(index for index in range(len(tasks)) if index not in skipped)
+
+
+def choosable(tasks: Sequence[meta_schedule.ExtractedTask]) -> list[Choosable]:
+    """What the tasks can be chosen by."""
+    return [Choosable(name=str(task.task_name), kind=task_kind(task.dispatched[0]["main"])[0]) for task in tasks]
 
 
 def _write_layouts(folder: Path, layouts: LayoutReport) -> None:

@@ -22,6 +22,10 @@ _KINDS = (
     ("strided_slice", r"strided_slice"),
     ("pad", r"pad"),
 )
+KINDS = (
+    *(kind for kind, _ in _KINDS),
+    *("depthwise_conv2d", "group_conv2d", "mean", "reduction", "reshape", "elementwise"),
+)
 # By rank and the axes that a window moves over.
 _POOL_LAYOUTS: dict[tuple[int, tuple[int, ...]], str] = {
     (4, (1, 2)): "NHWC",

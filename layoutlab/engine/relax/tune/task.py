@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.tune.failures import append_failures
+from layoutlab.engine.relax.tune.points import (
+    Point,
+    at_random,
+    design_spaces,
+    in_order,
+    next_candidates,
+    tried_keys,
+)
 from layoutlab.engine.relax.tune.pool import Outcome
 from layoutlab.engine.relax.tune.records import FAILED_S
 from layoutlab.engine.relax.tune.space import count_points, make_context
@@ -20,12 +28,19 @@ _GRADIENT_WINDOW = 3
 # After so many batches, or so many trials, without one valid candidate nothing more is spent on a task.
 _HOPELESS_BATCHES = 3
 HOPELESS_TRIALS = 32
+# Searches that enumerate or draw the points of the design spaces themselves.
+_BY_POINTS = ("grid", "random")
+# What TVM takes for a seed is between 1 and this.
+_LARGEST_SEED = 2**31 - 1
 
 
 class TaskSearch:
     """One task being tuned. Every result is written to the database before the next batch is proposed.
 
     `threads` search for candidates; with more than one, chance decides which thread finds what, whatever the seed.
+
+    `exhausted`: the task gets no more trials, for its space is used up, or hopeless, or (`stopped_early`) because
+    its best did not improve in `options.early_stop` trials.
     """
 
     def __init__(
@@ -34,20 +49,23 @@ class TaskSearch:
         target: tvm.target.Target,
         options: TuningOptions,
         database: meta_schedule.database.Database,
-        cost_model: meta_schedule.CostModel,
+        cost_model: meta_schedule.CostModel | None,
         seed: int,
         threads: int,
     ) -> None:
         self.name, self.ops = str(task.task_name), int(task.weight)
         self.trials = self.failed = 0
         self.best_s: float | None = None
-        self.exhausted = False
-        self.one_point = False
+        self.exhausted = self.stopped_early = self.one_point = False
+        self._since_best = 0
+        self._spaces: list[tvm.s_tir.Schedule] | None = None
         self._mod = task.dispatched[0]
         self._target, self._options, self._seed, self._threads = target, options, seed, threads
         self._database, self._cost_model = database, cost_model
         self._best_after_batch: list[float] = []
         self._active: meta_schedule.TuneContext | None = None
+        self._points: Iterator[Point] | None = None
+        self._tried: set[str] = set()
 
     def promise(self) -> float:
         """Seconds of the whole network another batch may save: the rule of Ansor's gradient scheduler.
@@ -65,12 +83,14 @@ class TaskSearch:
     def propose_first(self, count: int) -> list[meta_schedule.MeasureCandidate]:
         """Random candidates: the cost model knows nothing yet, so an evolutionary search would be wasted time.
 
-        None for a task whose space is one point: there is nothing to choose, so nothing to measure.
+        A search by points begins with its first points. There is none for a task whose space is one point: nothing to
+        choose, so nothing to measure.
         """
+        if self._options.search in _BY_POINTS:
+            return self.propose(count)
         context = self._context(meta_schedule.search_strategy.ReplayTrace())
-        spaces = context.generate_design_space()
-        if count_points(self._mod, spaces) == 1:
-            self.one_point = self.exhausted = True
+        spaces = self._design_spaces(context)
+        if self.one_point:
             return []
         if not _have_choices(spaces):
             # Each design space is one point: trying it twice cannot find anything.
@@ -85,8 +105,13 @@ class TaskSearch:
         """Candidates from the spec's search strategy; none when the space is used up."""
         if self._active is None:
             context = self._context(_strategy(self._options))
-            spaces = context.generate_design_space()
-            if not _have_choices(spaces):  # its points were all tried before the run was resumed
+            spaces = self._design_spaces(context)
+            if self.one_point:
+                return []
+            if self._options.search in _BY_POINTS:
+                self._points = self._all_points(spaces)
+                self._tried = tried_keys(self._database, self._mod)
+            elif not _have_choices(spaces):  # its points were all tried before the run was resumed
                 self.exhausted = True
                 return []
             self._start(context, spaces, self._options.batch)
@@ -103,9 +128,27 @@ class TaskSearch:
             strategy,
             task_name=self.name,
             logger=_LOGGER,
-            rand_state=self._seed,
+            rand_state=self._random_state(),
             num_threads=self._threads,
         )
+
+    def _design_spaces(self, context: meta_schedule.TuneContext) -> list[tvm.s_tir.Schedule]:
+        if self._spaces is None:
+            self._spaces = list(context.generate_design_space())
+            if count_points(self._mod, self._spaces) == 1:
+                self.one_point = self.exhausted = True
+        return self._spaces
+
+    def _random_state(self) -> int:
+        """The seed; replaying traces goes on from it, where a resumed tuning would else draw the same points again."""
+        gone = self.trials if self._options.search == "replay-trace" else 0
+        return (self._seed + gone - 1) % _LARGEST_SEED + 1
+
+    def _all_points(self, spaces: Sequence[Any]) -> Iterator[Point]:
+        found = design_spaces(self._mod, spaces)
+        # Drawing from a space without choices would take long to end.
+        in_turn = self._options.search == "grid" or not _have_choices(spaces)
+        return in_order(found) if in_turn else at_random(found, self._seed)
 
     def _start(self, context: meta_schedule.TuneContext, spaces: Sequence[Any], batch: int) -> None:
         context.pre_tuning(self._options.trials, batch, spaces, self._database, self._cost_model)
@@ -113,6 +156,10 @@ class TaskSearch:
 
     def _next(self, count: int) -> list[meta_schedule.MeasureCandidate]:
         assert self._active is not None
+        if self._points is not None:
+            found = next_candidates(self._points, self._active.space_generator.postprocs, self._tried, count)
+            self.exhausted = self.exhausted or len(found) < count
+            return found
         candidates = self._active.generate_measure_candidates()
         self.exhausted = self.exhausted or not candidates
         return list(candidates or [])[:count]
@@ -124,12 +171,14 @@ class TaskSearch:
             meta_schedule.runner.RunnerResult([o.seconds] if o.seconds is not None else None, o.error) for o in outcomes
         ]
         self._commit(candidates, outcomes)
-        self._cost_model.update(self._active, candidates, results)
+        if self._cost_model is not None:
+            self._cost_model.update(self._active, candidates, results)
         self._active.notify_runner_results(candidates, results)
 
     def end_first(self) -> None:
         """The random batch is over: the next proposal comes from the spec's search strategy."""
-        self._active = None
+        if self._points is None:
+            self._active = None
 
     def _commit(self, candidates: Sequence[meta_schedule.MeasureCandidate], outcomes: Sequence[Outcome]) -> None:
         # Before the records: a record says only that a candidate failed.
@@ -152,16 +201,31 @@ class TaskSearch:
         for start in range(0, len(seconds), self._options.batch):
             self._count(seconds[start : start + self._options.batch])
 
+    def try_again(self) -> None:
+        """Go on although an earlier run gave the task up."""
+        self.exhausted = self.stopped_early = False
+        self._since_best = 0
+
     def _count(self, seconds: Sequence[float]) -> None:
         valid = [time for time in seconds if time < FAILED_S]
         self.trials += len(seconds)
         self.failed += len(seconds) - len(valid)
+        self._wait(seconds)
         if valid:
             self.best_s = min([*valid, self.best_s or FAILED_S])
         self._best_after_batch.append(FAILED_S if self.best_s is None else self.best_s)
         hopeless = len(self._best_after_batch) >= _HOPELESS_BATCHES or self.trials >= HOPELESS_TRIALS
         if self.best_s is None and hopeless:
             self.exhausted = True
+
+    def _wait(self, seconds: Sequence[float]) -> None:
+        """Count the trials since the best; before `best_s` is brought up to date."""
+        best = self.best_s or FAILED_S
+        for time in seconds:
+            self._since_best = 0 if time < best else self._since_best + 1
+            best = min(best, time)
+        if self._options.early_stop is not None and self._since_best >= self._options.early_stop:
+            self.exhausted = self.stopped_early = True
 
 
 def _have_choices(spaces: Sequence[Any]) -> bool:

@@ -7,8 +7,10 @@ which an interruption loses all), measures while it builds, and starts a resumed
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -40,7 +42,8 @@ def tune(
     scratch: Path,
     report: Report,
     device_kind: DeviceKind = "host",
-) -> None:
+    again: bool = False,
+) -> str:
     """Spend what is left of `options.trials` on the tasks; trials already in the database count.
 
     Libraries of candidates are kept in the folder `scratch` while they are needed; what a killed run left there is
@@ -48,12 +51,16 @@ def tune(
 
     `device_kind` is "host" or "kryo"; on the simulated core times are cycles at its clock.
 
-    After each batch `report("trials", done=, total=, failed=, tuned=, tasks=, best_us=)` is called; `best_us` is the
-    sum of the best times over all ops in microseconds, which is not a latency.
+    After each batch `report("trials", done=, total=, failed=, tuned=, tasks=, stopped_early=, best_us=)` is called;
+    `best_us` is the sum of the best times over all ops in microseconds, which is not a latency.
+
+    Returns why it ended: "budget", "time limit", "early stop" (no task is left, and some stopped early) or "nothing
+    left". A task that an earlier run gave up stays so unless `again`.
     """
+    ends_at = math.inf if options.time_limit_s is None else time.monotonic() + options.time_limit_s
     # MetaSchedule's cost models draw from numpy's global generator, XGBoost's until it was trained.
     np.random.seed(options.seed)
-    cost_model = meta_schedule.CostModel.create(options.cost_model, num_tuning_cores=1)
+    cost_model = _cost_model(options)
     seeds = meta_schedule.utils.fork_seed(options.seed, n=len(tasks))
     # Costs on the simulated core repeat exactly; with a search that does so too, so does the whole tuning.
     threads = 1 if device_kind == "kryo" else os.cpu_count() or 1
@@ -63,15 +70,33 @@ def tune(
     ]
     for search, times in zip(searches, trial_times(database, [task.dispatched[0] for task in tasks]), strict=True):
         search.resume(times)
+        if again:
+            search.try_again()
     _show(searches, options, report)
     if _left(searches, options) <= 0 or not searches:
-        return
+        return _why_ended(searches, options, ends_at)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     with open_pool(device_kind, target, scratch) as pool:
-        _first_round(searches, options, pool, report)
-        _improve(searches, options, pool, report)
+        _first_round(searches, options, pool, report, ends_at)
+        _improve(searches, options, pool, report, ends_at)
     shutil.rmtree(scratch, ignore_errors=True)
+    return _why_ended(searches, options, ends_at)
+
+
+def _cost_model(options: TuningOptions) -> meta_schedule.CostModel | None:
+    """None where nothing is ranked: only the evolutionary search asks it."""
+    if options.search != "evolutionary":
+        return None
+    return meta_schedule.CostModel.create(options.cost_model, num_tuning_cores=1)
+
+
+def _why_ended(searches: Sequence[TaskSearch], options: TuningOptions, ends_at: float) -> str:
+    if _left(searches, options) <= 0:
+        return "budget"
+    if time.monotonic() >= ends_at and not all(search.exhausted for search in searches):
+        return "time limit"
+    return "early stop" if any(search.stopped_early for search in searches) else "nothing left"
 
 
 def first_batch_size(options: TuningOptions, tasks: int) -> int:
@@ -79,10 +104,12 @@ def first_batch_size(options: TuningOptions, tasks: int) -> int:
     return max(1, min(options.batch, options.trials // (4 * tasks)))
 
 
-def _first_round(searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report) -> None:
+def _first_round(
+    searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report, ends_at: float
+) -> None:
     for search in searches:
         count = min(first_batch_size(options, len(searches)), _left(searches, options))
-        if search.trials or count <= 0:
+        if search.trials or count <= 0 or time.monotonic() >= ends_at:
             continue
         candidates = search.propose_first(count)
         if candidates:
@@ -91,8 +118,10 @@ def _first_round(searches: Sequence[TaskSearch], options: TuningOptions, pool: C
         _show(searches, options, report)
 
 
-def _improve(searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report) -> None:
-    while (left := _left(searches, options)) > 0:
+def _improve(
+    searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report, ends_at: float
+) -> None:
+    while (left := _left(searches, options)) > 0 and time.monotonic() < ends_at:
         alive = [search for search in searches if not search.exhausted]
         if not alive:
             return
@@ -116,5 +145,6 @@ def _show(searches: Sequence[TaskSearch], options: TuningOptions, report: Report
         failed=sum(search.failed for search in searches),
         tuned=len(known),
         tasks=sum(not search.one_point for search in searches),
+        stopped_early=sum(search.stopped_early for search in searches),
         best_us=1e6 * sum(ops * best for ops, best in known),
     )
