@@ -12,6 +12,7 @@ from layoutlab.engine.relax.compile import _not_skipped
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.tune.coverage import coverage
 from layoutlab.engine.relax.tune.points import (
     at_random,
     design_spaces,
@@ -21,7 +22,7 @@ from layoutlab.engine.relax.tune.points import (
     tried_keys,
 )
 from layoutlab.engine.relax.tune.pool import Outcome
-from layoutlab.engine.relax.tune.records import coverage, open_database, trial_times
+from layoutlab.engine.relax.tune.records import open_database, trial_times
 from layoutlab.engine.relax.tune.task import TaskSearch
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
