@@ -10,14 +10,14 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE, versions
 from layoutlab.device.choose import Choice, choose
 from layoutlab.device.kryo.provision import provision
-from layoutlab.engine.base import Artifact, from_json, to_json
+from layoutlab.engine.base import Artifact, BorrowedRecords, from_json, to_json
 from layoutlab.errors import (
     EXIT_VARIANT_FAILED,
     EXIT_WRONG_OUTPUTS,
@@ -31,9 +31,12 @@ from layoutlab.model.file import ModelFile
 from layoutlab.model.resolve import bind_model, resolve_model
 from layoutlab.process import run_job
 from layoutlab.progress import Progress, TuningLine, duration
+from layoutlab.records.identity import Identity, record_versions
+from layoutlab.records.repair import repair
+from layoutlab.records.sources import Lent, lend
+from layoutlab.records.start import find_records
 from layoutlab.report.comparison import Comparison, compare
 from layoutlab.report.files import write_results
-from layoutlab.reuse import take_over_records
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
@@ -51,6 +54,8 @@ class Run:
     model_sha256: str
     choice: Choice
     allowed: tuple[str, ...]
+    lent: tuple[Lent, ...] = ()
+    fresh: bool = False
 
     @property
     def spec(self) -> Spec:
@@ -77,10 +82,19 @@ class Run:
         return self.store.folder / "logs" / f"{name}.log"
 
 
-def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowed: Sequence[str] = ()) -> Comparison:
+def run_experiment(
+    loaded: LoadedSpec,
+    results: Path,
+    progress: Progress,
+    allowed: Sequence[str] = (),
+    borrow: Sequence[Path] = (),
+    fresh: bool = False,
+) -> Comparison:
     """Run the spec, or what is left of it, and write the table under `results/<name>/`.
 
-    `allowed` are the prefixes under which users' own hooks may run.
+    `allowed` are the prefixes under which users' own hooks may run. `borrow` are folders of records of other devices,
+    models or versions, for the tasks that have none of their own. With `fresh`, records of other runs and shipped
+    ones are not taken over, and those that were are set aside.
 
     A variant that fails costs its own row; what fails before the first variant (the model, the device, TFLite
     itself) raises the error.
@@ -88,7 +102,8 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowe
     require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
-        run = _begin(loaded, model, store, progress, tuple(allowed))
+        lent = lend(borrow, store.folder / "borrowed")
+        run = replace(_begin(loaded, model, store, progress, tuple(allowed)), lent=lent, fresh=fresh)
         reference = _run_baseline(run)
         artifacts = {}
         for number, variant in enumerate(run.spec.variants, 1):
@@ -189,20 +204,39 @@ def _artifact_runner(run: Run, artifact: Artifact) -> dict[str, Any]:
 def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
     """Import, change layouts, tune and build one variant, unless that is done already."""
     hook_sha256 = _hook_sha256(run, variant)
-    key = _variant_key(run, variant, hook_sha256)
+    identity = _identity(run, variant, hook_sha256)
+    folder = run.store.folder / f"{variant.name}-{identity.key()}"
+    folder.mkdir(exist_ok=True)
+    origin = _find_records(run, variant, identity, folder, heading) if variant.tune else None
+    lent = run.lent if variant.tune else ()
+    key = _built_key(run, identity, origin, lent)
     budget = run.spec.tuning.model_dump(mode="json", include=set(_BUDGET)) if variant.tune else None
-    run.store.append("uses", variant=variant.name, built=key, budget=budget, hook_sha256=hook_sha256)
+    run.store.append(
+        "uses",
+        variant=variant.name,
+        built=key,
+        budget=budget,
+        hook_sha256=hook_sha256,
+        folder=folder.name,
+        origin=origin,
+        lent=[loan.note(identity) for loan in lent],
+    )
     built = run.store.find("built", key=key, budget=budget)
     if built:
         artifact = from_json(Artifact, built["artifact"])
         if Path(artifact.path).is_file() and _file_sha256(Path(artifact.path)) == artifact.sha256:
             return artifact
-    folder = run.store.folder / f"{variant.name}-{key}"
-    folder.mkdir(exist_ok=True)
-    if variant.tune and (source := take_over_records(folder, run.store.folder.parent)):
-        run.store.append("records", variant=variant.name, source=str(source))
-        run.progress.say(f"{heading}: goes on from the same variant's records in {source}")
-    job = compile_job(run.loaded, variant, run.model, run.choice.target, folder, run.allowed, run.choice.device.kind)
+    _repair(run, variant, folder)
+    job = compile_job(
+        run.loaded,
+        variant,
+        run.model,
+        run.choice.target,
+        folder,
+        run.allowed,
+        run.choice.device.kind,
+        [BorrowedRecords(source=loan.source, folder=str(loan.folder)) for loan in lent],
+    )
     line = TuningLine(heading)
 
     def on_event(event: dict[str, Any]) -> None:
@@ -225,6 +259,26 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
     return artifact
 
 
+def _find_records(
+    run: Run, variant: VariantSpec, identity: Identity, folder: Path, heading: str
+) -> dict[str, str] | None:
+    """Records for the variant to go on from; returns where they were taken over from, if they were."""
+    found = find_records(folder, identity, run.store.folder.parent, run.loaded.path.parent / "records", run.fresh)
+    if found.news:
+        run.progress.say(f"{heading}: {found.news}")
+    if found.taken_over:
+        run.store.append("records", variant=variant.name, **(found.origin or {}))
+    return found.origin
+
+
+def _repair(run: Run, variant: VariantSpec, folder: Path) -> None:
+    """Drop what a kill left of the variant's last lines, and say so."""
+    done = repair(folder)
+    if done:
+        run.store.append("repaired", variant=variant.name, **asdict(done))
+        run.progress.say(f"{variant.name}: {done.text()}")
+
+
 def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:
     """Hash of the source of a user's own hook."""
     name = users_hook(variant)
@@ -245,21 +299,32 @@ def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:
 _BUDGET = ("trials", "time_limit_s", "early_stop", "skip")
 
 
-def _variant_key(run: Run, variant: VariantSpec, hook_sha256: str | None) -> str:
-    """What a variant's records depend on: how far and where tuning went is left out, so that it can go on."""
+def _identity(run: Run, variant: VariantSpec, hook_sha256: str | None) -> Identity:
+    """What the variant's records depend on: how far and where tuning went is left out, so that it can go on."""
     hook = variant.alter_op_layout
-    tuning = run.spec.tuning.model_dump(exclude={*_BUDGET, "workers"}) if variant.tune else None
+    tuning = run.spec.tuning.model_dump(mode="json", exclude={*_BUDGET, "workers", "pack_weights"})
+    return Identity(
+        device=run.choice.device.name,
+        simulated=run.choice.device.simulated,
+        target=run.choice.target,
+        versions=record_versions(run.versions),
+        model_sha256=run.model_sha256,
+        convert_layout=variant.convert_layout,
+        hook=hook.model_dump(mode="json", exclude_none=True) if hook else None,
+        hook_sha256=hook_sha256,
+        pack_weights=run.spec.tuning.pack_weights,
+        tuning=tuning if variant.tune else None,
+    )
+
+
+def _built_key(run: Run, identity: Identity, origin: Mapping[str, str] | None, lent: Sequence[Lent]) -> str:
+    """What the variant's library depends on: its records, those it may borrow, and every version."""
     return _hash(
         {
-            "model": run.model_sha256,
-            "target": run.choice.target,
-            "device": run.choice.device.name,
+            "records": identity.key(),
+            "origin": origin,
+            "lent": [loan.sha256 for loan in lent],
             "versions": run.versions,
-            "convert_layout": variant.convert_layout,
-            "hook": hook.model_dump(exclude_none=True) if hook else None,
-            "hook_sha256": hook_sha256,
-            "tuning": tuning,
-            "pack_weights": run.spec.tuning.pack_weights,
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
@@ -55,7 +55,8 @@ class Row:
 
     A row has a `latency` where it was measured, and a `simulated` cost where it was simulated.
     `speedup` is the untuned row's latency over this one's; `transforms` are the changes of layout in the graph, of
-    which `transforms_free` leave memory as it is, and the others move `transform_bytes`.
+    which `transforms_free` leave memory as it is, and the others move `transform_bytes`. `ops_borrowed` have no record
+    of their own, but one of another device, model or version.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Row:
     tasks_tuned: int | None = None
     ops: int | None = None
     ops_tuned: int | None = None
+    ops_borrowed: int | None = None
     trials: int | None = None
     trials_failed: int | None = None
     dequantised: bool = False
@@ -93,6 +95,8 @@ class Comparison:
 
     All rows are from one device: measured, or simulated. `hooks` are the sha256 of the files that define users' own
     hooks, by variant; `functions` are those of each simulated variant, most cycles first, and sum to its row.
+    `records` says of each variant whose records were not all made here where the others came from: `origin`, and
+    `borrowed`, each set with the ops it served and its differences.
     """
 
     name: str
@@ -107,6 +111,7 @@ class Comparison:
     hooks: dict[str, str]
     samples_ms: dict[str, list[list[float]]]
     functions: dict[str, tuple[Function, ...]]
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -161,6 +166,7 @@ def compare(store: Store) -> Comparison:
         hooks={e["variant"]: e["hook_sha256"] for e in events if e["kind"] == "uses" and e.get("hook_sha256")},
         samples_ms=samples,
         functions={row.name: _functions(counted[row.name]) for row in rows if row.name in counted},
+        records={name: found for name in (row.name for row in rows) if (found := _sources(name, store, events))},
     )
 
 
@@ -198,10 +204,9 @@ def _row(variant: VariantSpec, spec: Spec, store: Store, events: Sequence[dict[s
     """The row without its time."""
     fields: dict[str, Any] = {"name": variant.name, "tuned": variant.tune}
     failed = _last(events, "failed", variant.name)
-    uses = _last(events, "uses", variant.name)
-    built = store.find("built", key=uses["built"], budget=uses["budget"]) if uses else None
-    if built:
-        fields |= _artifact_fields(from_json(Artifact, built["artifact"]))
+    artifact = _artifact(variant.name, store, events)
+    if artifact:
+        fields |= _artifact_fields(artifact)
     checked = _last(events, "checked", variant.name)
     if checked:
         fields["check"] = Check(**checked["check"])
@@ -209,6 +214,25 @@ def _row(variant: VariantSpec, spec: Spec, store: Store, events: Sequence[dict[s
         keys = ("stage", "cause", "log", "exit_code")
         return Row(**fields, failure=Failure(**{key: failed[key] for key in keys}))
     return Row(**fields, flags=tuple(_flags(fields)))
+
+
+def _artifact(variant: str, store: Store, events: Sequence[dict[str, Any]]) -> Artifact | None:
+    uses = _last(events, "uses", variant)
+    built = store.find("built", key=uses["built"], budget=uses["budget"]) if uses else None
+    return from_json(Artifact, built["artifact"]) if built else None
+
+
+def _sources(variant: str, store: Store, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Where the variant's records came from, as far as that was not here."""
+    uses, artifact = _last(events, "uses", variant), _artifact(variant, store, events)
+    if uses is None or artifact is None:
+        return {}
+    served = [
+        {**lent, "ops": sum(task.ops for task in artifact.tasks if task.borrowed == lent["source"])}
+        for lent in uses.get("lent", ())
+    ]
+    found = {"origin": uses.get("origin"), "borrowed": [lent for lent in served if lent["ops"]]}
+    return {name: value for name, value in found.items() if value}
 
 
 def _measured_row(row: Row, samples: dict[str, list[list[float]]], seed: int) -> Row:
@@ -242,6 +266,7 @@ def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
         "tasks_tuned": sum(task.best_us is not None for task in tasks),
         "ops": sum(task.ops for task in tasks),
         "ops_tuned": sum(task.ops for task in tasks if task.best_us is not None),
+        "ops_borrowed": sum(task.ops for task in tasks if task.borrowed is not None),
         "trials": sum(task.trials for task in tasks),
         "trials_failed": sum(task.failed for task in tasks),
         "dequantised": artifact.dequantised,
@@ -254,8 +279,10 @@ def _flags(fields: dict[str, Any]) -> list[str]:
         flags.append("int8 computed as float32")
     if not fields["tuned"]:
         flags.append("untuned")
-    elif fields["ops_tuned"] < fields["ops"]:
-        flags.append(f"{fields['ops'] - fields['ops_tuned']} ops untuned")
+    elif left := fields["ops"] - fields["ops_tuned"] - fields["ops_borrowed"]:
+        flags.append(f"{left} ops untuned")
+    if fields["ops_borrowed"]:
+        flags.append(f"borrowed ({fields['ops_borrowed']})")
     # A first convolution that reads an image's three channels and writes blocks is part of one chain: what counts
     # is the layout written.
     if len({layout.split("->")[-1] for layout in fields["layouts"]}) > 1:

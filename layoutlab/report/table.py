@@ -10,6 +10,7 @@ from typing import Any
 from tabulate import tabulate
 
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
+from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.spec.target import format_target
 
@@ -151,6 +152,7 @@ def _notes(comparison: Comparison) -> list[str]:
         for row in comparison.rows
         if row.failure
     ]
+    notes += [line for variant, found in comparison.records.items() for line in _sources(variant, found)]
     notes.append(f"device: {run['device_reason']}")
     notes.append(f"baseline: {comparison.baseline_runtime}")
     return notes + (_simulated_notes() if comparison.simulated else _measured_notes(comparison.measure))
@@ -190,6 +192,18 @@ def _footer(comparison: Comparison) -> list[str]:
         *([] if comparison.simulated else [_conditions(comparison.conditions)]),
         *(f"hook of {variant}: file with sha256 {sha256}" for variant, sha256 in comparison.hooks.items()),
     ]
+
+
+def _sources(variant: str, found: dict[str, Any]) -> list[str]:
+    """Where records came from that were not all made in this run."""
+    lines = []
+    if origin := found.get("origin"):
+        lines.append(f"records: {variant} from {origin['source']}")
+    for lent in found.get("borrowed", ()):
+        ops = f"{lent['ops']} op{'s' if lent['ops'] > 1 else ''}"
+        differ = "; ".join(Difference(**item).text("here", "there") for item in lent["differences"])
+        lines.append(f"borrowed: {ops} of {variant} from {lent['source']}, which differs in {differ or 'nothing'}")
+    return lines
 
 
 def functions_csv(comparison: Comparison) -> str:
@@ -266,6 +280,7 @@ def _record(row: Row) -> dict[str, object]:
         "layout_transform_bytes": row.transform_bytes,
         "ops": row.ops,
         "ops_tuned": row.ops_tuned,
+        "ops_borrowed": row.ops_borrowed,
         "trials": row.trials,
         "trials_failed": row.trials_failed,
         "outputs_ok": check and check.ok,

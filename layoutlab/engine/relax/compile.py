@@ -25,6 +25,7 @@ from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.tune.borrow import borrow
 from layoutlab.engine.relax.tune.records import conv_times_us, coverage, open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
@@ -44,11 +45,13 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     _write_layouts(folder, layouts)
     report("stage", name="lower")
     lowered = lower(converted, target, job.tuning.pack_weights)
-    database, tasks, tune_s = _tune(lowered, target, job, report)
+    extracted = extract_tasks(lowered, target)
+    database, covered, tune_s = _tune(extracted, target, job, report)
     report("stage", name="build")
     started = time.monotonic()
     library = folder / "variant.so"
-    built = apply_records(lowered, target, database, job.tuning.pack_weights, _best(tasks))
+    lookup, tasks = borrow(database, job.borrowed, extracted, covered, target)
+    built = apply_records(lowered, target, lookup, job.tuning.pack_weights, _best(tasks))
     build_library(built, target, str(library), job.device_kind)
     return Artifact(
         path=str(library),
@@ -119,9 +122,8 @@ def vector_floats(target: tvm.target.Target) -> int:
 
 
 def _tune(
-    lowered: tvm.IRModule, target: tvm.target.Target, job: CompileJob, report: Report
+    tasks: list[meta_schedule.ExtractedTask], target: tvm.target.Target, job: CompileJob, report: Report
 ) -> tuple[meta_schedule.database.Database, list[TaskCoverage], float]:
-    tasks = extract_tasks(lowered, target)
     if not job.tune:
         database = meta_schedule.database.MemoryDatabase()
         return database, coverage(database, tasks), 0.0
@@ -133,7 +135,8 @@ def _tune(
 
 
 def _best(tasks: list[TaskCoverage]) -> int:
-    return sum(task.best_us is not None for task in tasks)
+    """Tasks that the build has a record for."""
+    return sum(task.best_us is not None or task.borrowed is not None for task in tasks)
 
 
 def _write_layouts(folder: Path, layouts: LayoutReport) -> None:

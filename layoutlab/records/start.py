@@ -1,0 +1,45 @@
+"""The records that a variant's tuning goes on from: its own, those of another run, or shipped ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from layoutlab.records.identity import Identity
+from layoutlab.records.sources import claim, has_records, read_origin, set_aside, shown, take_over_shipped
+from layoutlab.reuse import take_over_records
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """Where the records of a folder were taken over from (None: its own), whether just now, and what to say of it."""
+
+    origin: dict[str, str] | None
+    taken_over: bool = False
+    news: str | None = None
+
+
+def find_records(folder: Path, identity: Identity, runs: Path, shipped: Path, fresh: bool) -> Found:
+    """Claim `folder` for `identity`, and take over records for it when it has none, unless `fresh`.
+
+    `runs` holds the folders of all runs, `shipped` the sets that lie beside the spec. With `fresh`, records that were
+    taken over earlier are set aside. Raises StageError when the folder holds records of something else.
+    """
+    claim(folder, identity)
+    origin = read_origin(folder)
+    if fresh:
+        if origin is None:
+            return Found(origin=None)
+        aside = set_aside(folder)
+        return Found(origin=None, news=f"records from {origin['source']} are set aside in {shown(aside)}")
+    if has_records(folder):
+        return Found(origin=origin)
+    if source := take_over_records(folder, runs):
+        return _taken_over(folder, f"goes on from the same variant's records in {source}")
+    if source := take_over_shipped(folder, identity, shipped):
+        return _taken_over(folder, f"goes on from shipped records in {shown(source)}")
+    return Found(origin=None)
+
+
+def _taken_over(folder: Path, news: str) -> Found:
+    return Found(origin=read_origin(folder), taken_over=True, news=news)
