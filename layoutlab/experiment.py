@@ -10,7 +10,7 @@ import hashlib
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +32,8 @@ from layoutlab.model.resolve import bind_model, resolve_model
 from layoutlab.process import run_job
 from layoutlab.progress import Progress, TuningLine, duration
 from layoutlab.records.identity import Identity, record_versions
-from layoutlab.records.repair import repair
 from layoutlab.records.sources import Lent, lend
-from layoutlab.records.start import find_records
+from layoutlab.records.start import find_records, repair_and_say
 from layoutlab.report.comparison import Comparison, compare
 from layoutlab.report.files import write_results
 from layoutlab.spec.load import LoadedSpec
@@ -226,7 +225,7 @@ def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
         artifact = from_json(Artifact, built["artifact"])
         if Path(artifact.path).is_file() and _file_sha256(Path(artifact.path)) == artifact.sha256:
             return artifact
-    _repair(run, variant, folder)
+    repair_and_say(folder, variant.name, run.store, run.progress)
     job = compile_job(
         run.loaded,
         variant,
@@ -266,17 +265,9 @@ def _find_records(
     found = find_records(folder, identity, run.store.folder.parent, run.loaded.path.parent / "records", run.fresh)
     if found.news:
         run.progress.say(f"{heading}: {found.news}")
-    if found.taken_over:
-        run.store.append("records", variant=variant.name, **(found.origin or {}))
+    if found.taken_over and found.origin:
+        run.store.append("records", variant=variant.name, source=found.origin["source"], origin=found.origin["kind"])
     return found.origin
-
-
-def _repair(run: Run, variant: VariantSpec, folder: Path) -> None:
-    """Drop what a kill left of the variant's last lines, and say so."""
-    done = repair(folder)
-    if done:
-        run.store.append("repaired", variant=variant.name, **asdict(done))
-        run.progress.say(f"{variant.name}: {done.text()}")
 
 
 def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:

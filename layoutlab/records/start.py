@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from layoutlab.progress import Progress
 from layoutlab.records.identity import Identity
+from layoutlab.records.repair import repair
 from layoutlab.records.sources import claim, has_records, read_origin, set_aside, shown, take_over_shipped
 from layoutlab.reuse import take_over_records
+from layoutlab.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,3 +46,11 @@ def find_records(folder: Path, identity: Identity, runs: Path, shipped: Path, fr
 
 def _taken_over(folder: Path, news: str) -> Found:
     return Found(origin=read_origin(folder), taken_over=True, news=news)
+
+
+def repair_and_say(folder: Path, variant: str, store: Store, progress: Progress) -> None:
+    """Drop what a kill left of the last lines in a variant's folder; the run's record and the user are told."""
+    done = repair(folder)
+    if done:
+        store.append("repaired", variant=variant, **asdict(done))
+        progress.say(f"{variant}: {done.text()}")
