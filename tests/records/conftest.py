@@ -16,7 +16,7 @@ from layoutlab.records.lines import parse_record
 TINY_CONV = Path(__file__).parent / "tiny_conv"
 
 # The seconds of a record stand between its trace and its target.
-_SECONDS = re.compile(rb"\],\[[0-9.e+-]+\],\{")
+SECONDS = re.compile(rb"\],\[[0-9.e+-]+\],\{")
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def with_failures(records: RecordSet, *numbers: int) -> RecordSet:
     """The set with some records as MetaSchedule keeps those of failed candidates."""
     changed = list(records.records)
     for number in numbers:
-        line, replaced = _SECONDS.subn(b"],[10000000000],{", changed[number].line())
+        line, replaced = SECONDS.subn(b"],[10000000000],{", changed[number].line())
         failed = parse_record(line)
         assert replaced == 1 and failed is not None and failed.failed
         changed[number] = failed
