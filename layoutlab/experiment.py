@@ -314,7 +314,7 @@ def _built_key(run: Run, identity: Identity, origin: Mapping[str, str] | None, l
         {
             "records": identity.key(),
             "origin": origin,
-            "lent": [loan.sha256 for loan in lent],
+            "lent": [[loan.source, loan.sha256] for loan in lent],
             "versions": run.versions,
         }
     )

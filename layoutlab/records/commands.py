@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,6 @@ def _pairs(data: dict[str, Any]) -> str:
 def _export(options: argparse.Namespace) -> int:
     from layoutlab.records.change import counts, pruned
     from layoutlab.records.files import read_set, require_free, write_set
-    from layoutlab.records.replace import finish_replacing
     from layoutlab.spec.load import find_spec, load_spec
     from layoutlab.store import Store
 
@@ -84,7 +84,7 @@ def _export(options: argparse.Namespace) -> int:
         for name in folders:
             require_free(options.folder / name)
         for name, folder in folders.items():
-            finish_replacing(folder)
+            _mend(folder)
             found = pruned(read_set(folder)) if options.best else read_set(folder)
             write_set(options.folder / name, found)
             print(f"{options.folder / name}: {counts(found)}")
@@ -130,11 +130,24 @@ def _prune(options: argparse.Namespace) -> int:
     from layoutlab.records.replace import replace_together
 
     with _locked(options.path):
+        _mend(options.path)
         found = pruned(read_set(options.path))
         contents = found.contents()
         replace_together(options.path, compressed(contents) if is_compressed(options.path) else contents)
     print(f"{options.path}: {counts(found)}")
     return EXIT_OK
+
+
+def _mend(folder: Path) -> None:
+    """Drop damaged lines, and say so; compressed sets are written whole."""
+    from layoutlab.records.files import RECORDS
+    from layoutlab.records.identity import read_about
+    from layoutlab.records.repair import repair
+
+    read_about(folder)
+    done = repair(folder) if (folder / RECORDS).exists() else None
+    if done:
+        print(f"{folder}: {done.text()}", file=sys.stderr)
 
 
 @contextlib.contextmanager

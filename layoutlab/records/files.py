@@ -80,7 +80,7 @@ def find_sets(folder: Path) -> list[Path]:
 
 
 def write_set(folder: Path, records: RecordSet) -> None:
-    """Write a set to a new folder, compressed: the same set is the same bytes everywhere.
+    """Write a set to a new folder, compressed: the same set is the same bytes each time.
 
     The folder is whole or absent. Raises UsageError when it holds something already.
     """

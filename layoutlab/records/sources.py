@@ -22,7 +22,10 @@ _SET_ASIDE = "set-aside"
 
 
 def claim(folder: Path, identity: Identity) -> None:
-    """Say in `folder` what its records belong to. Raises StageError when it holds records of something else."""
+    """Say in `folder` what its records belong to.
+
+    Raises StageError when it holds records of something else, and UsageError when its about.json cannot be read.
+    """
     finish_replacing(folder)
     if not has_records(folder):
         (folder / ORIGIN).unlink(missing_ok=True)
@@ -36,11 +39,7 @@ def claim(folder: Path, identity: Identity) -> None:
         raise StageError(
             "records", f"{folder} holds records, but no {ABOUT} that says what they belong to. {elsewhere}"
         )
-    try:
-        found = read_about(folder)
-    except UsageError as error:
-        raise StageError("records", str(error)) from error
-    differ = differences(identity, found)
+    differ = differences(identity, read_about(folder))
     if differ:
         listed = "; ".join(difference.text("is tuned", "is in the records") for difference in differ)
         raise StageError("records", f"the records in {folder} do not belong to this variant: {listed}. {elsewhere}")
@@ -54,12 +53,9 @@ def has_records(folder: Path) -> bool:
 def take_over_shipped(folder: Path, identity: Identity, shipped: Path) -> Path | None:
     """Copy the set below `shipped` that belongs to exactly this to `folder`; returns which, None when there is none.
 
-    Of several the one with the most trials. Raises StageError when a set below `shipped` cannot be read.
+    Of several the one with the most trials. Raises UsageError when a set below `shipped` cannot be read.
     """
-    try:
-        found = {path: read_set(path) for path in find_sets(shipped) if not differences(identity, read_about(path))}
-    except UsageError as error:
-        raise StageError("records", str(error)) from error
+    found = {path: read_set(path) for path in find_sets(shipped) if not differences(identity, read_about(path))}
     if not found:
         return None
     path, records = max(found.items(), key=lambda item: item[1].trials)

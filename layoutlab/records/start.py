@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from layoutlab.errors import StageError, StoreError, UsageError
 from layoutlab.progress import Progress
 from layoutlab.records.identity import Identity
 from layoutlab.records.repair import repair
@@ -26,8 +29,14 @@ def find_records(folder: Path, identity: Identity, runs: Path, shipped: Path, fr
     """Claim `folder` for `identity`, and take over records for it when it has none, unless `fresh`.
 
     `runs` holds the folders of all runs, `shipped` the sets that lie beside the spec. With `fresh`, records that were
-    taken over earlier are set aside. Raises StageError when the folder holds records of something else.
+    taken over earlier are set aside. Raises StageError when the folder holds records of something else, or files that
+    cannot be read or written.
     """
+    with _stage():
+        return _find(folder, identity, runs, shipped, fresh)
+
+
+def _find(folder: Path, identity: Identity, runs: Path, shipped: Path, fresh: bool) -> Found:
     claim(folder, identity)
     origin = read_origin(folder)
     if fresh:
@@ -48,9 +57,24 @@ def _taken_over(folder: Path, news: str) -> Found:
     return Found(origin=read_origin(folder), taken_over=True, news=news)
 
 
+@contextlib.contextmanager
+def _stage() -> Iterator[None]:
+    """What goes wrong with a variant's record files costs that variant."""
+    try:
+        yield
+    except OSError as error:
+        raise StageError("records", f"{error.filename}: {error.strerror}") from error
+    except (UsageError, StoreError) as error:
+        raise StageError("records", str(error)) from error
+
+
 def repair_and_say(folder: Path, variant: str, store: Store, progress: Progress) -> None:
-    """Drop what a kill left of the last lines in a variant's folder; the run's record and the user are told."""
-    done = repair(folder)
+    """Drop what a kill left of the last lines in a variant's folder; the run's record and the user are told.
+
+    Raises StageError when the files cannot be read or written.
+    """
+    with _stage():
+        done = repair(folder)
     if done:
         store.append("repaired", variant=variant, **asdict(done))
         progress.say(f"{variant}: {done.text()}")

@@ -122,6 +122,17 @@ def test_prune_and_merge_on_the_command_line(tiny_conv, tmp_path, monkeypatch, c
     )
 
 
+def test_pruning_says_what_was_damaged(tiny_conv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    records = unpack(tiny_conv, Path("plain")) / "records.jsonl"
+    records.write_bytes(records.read_bytes() + b"[0,")
+    assert main(["records", "prune", "plain"]) == 0
+    assert capsys.readouterr() == (
+        "plain: 5 workloads, 8 trials, 5 of them kept as records\n",
+        "plain: the last record was torn (3 bytes) and was dropped; 8 trials are left\n",
+    )
+
+
 SPEC = "name: x\nmodel: {file: model.tflite}\ndevice: host\nvariants: [{name: nhwc, alter_op_layout: keep}]\n"
 
 

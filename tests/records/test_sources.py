@@ -110,6 +110,12 @@ def test_shipped_records_that_belong_are_taken_over_once(tiny_conv, places):
     assert (again.origin, again.taken_over, again.news) == (found.origin, False, None)
 
 
+def test_a_shipped_set_that_cannot_be_read_costs_the_variant(tiny_conv, places):
+    Path("records/x/other/about.json").write_bytes(b"{")
+    with pytest.raises(StageError, match=r"^records: records/x/other/about.json cannot be read \("):
+        find_records(identity=tiny_conv.identity, fresh=False, **places)
+
+
 def test_records_of_another_run_come_before_shipped_ones(tiny_conv, places):
     other = unpack(tiny_conv, places["runs"] / "y" / f"plain-{tiny_conv.identity.key()}")
     found = find_records(identity=tiny_conv.identity, fresh=False, **places)

@@ -33,7 +33,8 @@ def open_lent(folder: Path) -> meta_schedule.database.JSONDatabase:
 def trial_times(database: meta_schedule.database.Database, workloads: Sequence[tvm.IRModule]) -> list[list[float]]:
     """Seconds of every trial of each workload, in the order given; failed ones are FAILED_S.
 
-    Trials that are counted but not kept have the best time of those that are: no better one was dropped.
+    Trials that are counted but not kept have the best time of those that are: no better one was dropped. Where none
+    is kept they count as failed.
     """
     records = database.get_all_tuning_records()
     spent = _SpentTrials(database)
@@ -61,15 +62,16 @@ class _SpentTrials:
         if not self._dropped or not self._index.has_workload(mod):
             return []
         workload = self._index.commit_workload(mod)
-        (item,) = (item for found, item in self._dropped if found.same_as(workload))
-        return [best_s] * (item.trials - item.failed) + [FAILED_S] * item.failed
+        items = [item for found, item in self._dropped if found.same_as(workload)]
+        failed = sum(item.failed for item in items)
+        return [best_s] * (sum(item.trials for item in items) - failed) + [FAILED_S] * failed
 
 
 def _dropped(database: meta_schedule.database.JSONDatabase) -> Iterator[tuple[tvm.IRModule, Dropped]]:
     path = Path(database.path_workload)
     dropped = read_spent(path.parent)
     lines = path.read_bytes().splitlines() if dropped else []
-    for item in dropped:
+    for item in (item for item in dropped if item.workload < len(lines)):
         # TVM takes apart arrays of its own only.
         workload = meta_schedule.database.Workload.from_json(tvm.runtime.convert(json.loads(lines[item.workload])))
         yield workload.mod, item
