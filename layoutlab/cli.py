@@ -23,6 +23,7 @@ from layoutlab.errors import (
     SpecError,
     UsageError,
 )
+from layoutlab.records import commands as records_commands
 
 _RESULTS = Path("results")
 
@@ -71,6 +72,17 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     run = _with_spec(commands.add_parser("run", help="run a spec, or what is left of it, and show its table"), _run)
     run.add_argument("--json", action="store_true", help="print the table as JSON")
+    run.add_argument(
+        "--borrow",
+        action="append",
+        default=[],
+        type=Path,
+        metavar="DIR",
+        help="use records of another device, model or version for tasks without own ones; repeatable",
+    )
+    run.add_argument(
+        "--fresh", action="store_true", help="do not go on from shipped records, or from those of other runs"
+    )
     _allow_hooks(run)
     _with_spec(
         commands.add_parser("validate", help="check a spec and say everything that is wrong with it"),
@@ -105,6 +117,8 @@ def _parser() -> argparse.ArgumentParser:
     importing.add_argument("model", metavar="MODEL", type=Path, help="a .tflite file")
     importing.add_argument("--json", action="store_true", help="print it as JSON")
     importing.set_defaults(command=_import)
+    records = commands.add_parser("records", help="tuning records as files: show, export, merge, prune")
+    records_commands.add_arguments(records, _RESULTS)
     doctor = commands.add_parser("doctor", help="say what this machine has of what layoutlab needs, and what to do")
     doctor.add_argument("--json", action="store_true", help="print it as JSON")
     doctor.set_defaults(command=_doctor)
@@ -193,7 +207,7 @@ def _run(options: argparse.Namespace) -> int:
     from layoutlab.progress import Progress
 
     with Progress() as progress:
-        comparison = run_experiment(loaded, options.results, progress, _allowed(options))
+        comparison = run_experiment(loaded, options.results, progress, _allowed(options), options.borrow, options.fresh)
     _show(comparison, options)
     return int(comparison.exit_code)
 

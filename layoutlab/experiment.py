@@ -6,82 +6,45 @@ same spec, finds the events and does only what is missing.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from layoutlab.baseline.tflite import BASELINE, versions
-from layoutlab.device.choose import Choice, choose
-from layoutlab.device.kryo.provision import provision
-from layoutlab.engine.base import STOPPED_EARLY, Artifact, CompileJob, from_json, to_json
+from layoutlab.baseline.tflite import BASELINE
+from layoutlab.begin import Run, begin
+from layoutlab.compiling import compile_variant, file_sha256, hash_json
+from layoutlab.engine.base import Artifact
 from layoutlab.errors import (
     EXIT_VARIANT_FAILED,
     EXIT_WRONG_OUTPUTS,
-    DeviceError,
     LayoutlabError,
     ModelError,
     StageError,
     WrongOutputs,
 )
-from layoutlab.model.file import ModelFile
-from layoutlab.model.resolve import bind_model, resolve_model
-from layoutlab.process import run_job
-from layoutlab.progress import Progress, TuningLine, duration
+from layoutlab.model.resolve import resolve_model
+from layoutlab.progress import Progress
 from layoutlab.report.comparison import Comparison, compare
 from layoutlab.report.files import write_results
-from layoutlab.reuse import take_over_records
 from layoutlab.spec.load import LoadedSpec
-from layoutlab.spec.models import Spec, VariantSpec
-from layoutlab.spent import additional_trials, tuned_since
+from layoutlab.spec.models import VariantSpec
 from layoutlab.store import Store
-from layoutlab.variants import compile_job, require_allowed, users_hook, worker_environment
+from layoutlab.variants import require_allowed
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """What every step of one experiment needs to know."""
-
-    loaded: LoadedSpec
-    store: Store
-    progress: Progress
-    model: Path
-    model_sha256: str
-    choice: Choice
-    allowed: tuple[str, ...]
-
-    @property
-    def spec(self) -> Spec:
-        """The spec."""
-        return self.loaded.spec
-
-    @property
-    def inputs(self) -> Path:
-        """The seeded inputs, as a file that worker processes read."""
-        return self.store.folder / "inputs.npz"
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """Versions of everything a figure depends on."""
-        return {**versions(), **self.choice.device.versions}
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of samples: one where figures repeat exactly."""
-        return 1 if self.choice.device.simulated else self.spec.measure.rounds
-
-    def log(self, name: str) -> Path:
-        """Where a job's output goes."""
-        return self.store.folder / "logs" / f"{name}.log"
-
-
-def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowed: Sequence[str] = ()) -> Comparison:
+def run_experiment(
+    loaded: LoadedSpec,
+    results: Path,
+    progress: Progress,
+    allowed: Sequence[str] = (),
+    borrow: Sequence[Path] = (),
+    fresh: bool = False,
+) -> Comparison:
     """Run the spec, or what is left of it, and write the table under `results/<name>/`.
 
-    `allowed` are the prefixes under which users' own hooks may run.
+    `allowed` are the prefixes under which users' own hooks may run; `borrow` has record sets for what has no record
+    of its own; with `fresh` no records are taken over from other runs or from what is shipped.
 
     A variant that fails costs its own row; what fails before the first variant (the model, the device, TFLite
     itself) raises the error.
@@ -89,13 +52,13 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowe
     require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
-        run = begin(loaded, model, store, progress, tuple(allowed))
+        run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh)
         reference = _run_baseline(run)
         artifacts = {}
         for number, variant in enumerate(run.spec.variants, 1):
             heading = f"variant {number} of {len(run.spec.variants)} ({variant.name})"
             try:
-                artifact = _compile(run, variant, heading)
+                artifact = compile_variant(run, variant, heading)
                 _check(run, variant, artifact, reference)
             except LayoutlabError as error:
                 _record_failure(run, variant.name, error)
@@ -108,72 +71,10 @@ def run_experiment(loaded: LoadedSpec, results: Path, progress: Progress, allowe
     return comparison
 
 
-def begin(
-    loaded: LoadedSpec,
-    model: ModelFile,
-    store: Store,
-    progress: Progress,
-    allowed: tuple[str, ...],
-    kind: Literal["run", "tune"] = "run",
-) -> Run:
-    """The device and the inputs; what the run depends on is recorded, as an event of this kind."""
-    choice = choose(loaded.spec, lambda: _host_target(store), lambda: provision(progress.say, progress.show))
-    progress.say(f"device {loaded.spec.device}: {choice.reason}")
-    bound = bind_model(model, loaded.spec.model.batch, store.folder)
-    run = Run(
-        loaded=loaded,
-        store=store,
-        progress=progress,
-        model=bound.path,
-        model_sha256=bound.sha256,
-        choice=choice,
-        allowed=allowed,
-    )
-    store.append(
-        kind,
-        spec=loaded.spec.model_dump(mode="json"),
-        model=model.path.name,
-        model_sha256=model.sha256,
-        model_bytes=len(model.data),
-        batch=loaded.spec.model.batch,
-        target=choice.target,
-        device=choice.device.name,
-        device_reason=choice.reason,
-        simulated=choice.device.simulated,
-        rounds=run.rounds,
-        threads=loaded.spec.threads,
-        versions=run.versions,
-    )
-    _write_inputs(run)
-    return run
-
-
-def _host_target(store: Store) -> dict[str, Any]:
-    try:
-        return dict(run_job("describe_host", {}, log=store.folder / "logs" / "host.log", timeout_s=120))
-    except StageError as error:
-        raise DeviceError(f"TVM does not start on this machine: {error}") from error
-
-
-def _write_inputs(run: Run) -> None:
-    from layoutlab.measure.inputs import make_inputs, save_sets
-
-    description = run_job("describe_model", {"path": str(run.model)}, log=run.log("model"), timeout_s=120)
-    dynamic = [tensor["name"] for tensor in description["inputs"] if -1 in tensor["shape"]]
-    if dynamic:
-        raise ModelError(
-            f"{run.model}: input {', '.join(dynamic)} has a dynamic shape, and layouts are chosen for fixed ones. "
-            "Bind a dynamic batch with model.batch in the spec; convert the model anew for any other dimension"
-        )
-    check = run.spec.check
-    sets = make_inputs(description["inputs"], run.spec.model.input_range, check.inputs, check.seed)
-    save_sets(run.inputs, sets)
-
-
 def _run_baseline(run: Run) -> Path:
     """TFLite's outputs for every input set: the reference of all variants. Returns their file."""
     outputs = run.store.folder / "reference.npz"
-    key = _hash({"model": run.model_sha256, "inputs": _file_sha256(run.inputs), "versions": run.versions})
+    key = hash_json({"model": run.model_sha256, "inputs": file_sha256(run.inputs), "versions": run.versions})
     if run.store.find("baseline", key=key) and outputs.exists():
         return outputs
     run.progress.show("baseline: TFLite")
@@ -194,106 +95,13 @@ def _artifact_runner(run: Run, artifact: Artifact) -> dict[str, Any]:
     return {"kind": "artifact", "path": artifact.path, "threads": run.spec.threads}
 
 
-def _compile(run: Run, variant: VariantSpec, heading: str) -> Artifact:
-    """Import, change layouts, tune and build one variant, unless that is done already."""
-    hook_sha256 = _hook_sha256(run, variant)
-    key = _variant_key(run, variant, hook_sha256)
-    budget = run.spec.tuning.model_dump(mode="json", include=set(_BUDGET)) if variant.tune else None
-    run.store.append("uses", variant=variant.name, built=key, budget=budget, hook_sha256=hook_sha256)
-    job = variant_job(run, variant, key, heading)
-    built = run.store.find("built", key=key, budget=budget)
-    if built and not tuned_since(run.store, key, built):
-        artifact = from_json(Artifact, built["artifact"])
-        if Path(artifact.path).is_file() and _file_sha256(Path(artifact.path)) == artifact.sha256:
-            return artifact
-    artifact = from_json(Artifact, do_job(run, variant, heading, "compile_variant", job=to_json(job)))
-    run.store.append("built", variant=variant.name, key=key, budget=budget, artifact=to_json(artifact))
-    stopped = f" (stopped by {artifact.tuning_ended})" if artifact.tuning_ended in STOPPED_EARLY else ""
-    tuned = f"tuned in {duration(artifact.tune_s)}{stopped}, " if variant.tune else ""
-    run.progress.say(f"{heading}: {tuned}built in {duration(artifact.build_s)}")
-    return artifact
-
-
-def key_of(run: Run, variant: VariantSpec) -> str:
-    """The key of the variant's records; its folder is named after it."""
-    return _variant_key(run, variant, _hook_sha256(run, variant))
-
-
-def variant_job(run: Run, variant: VariantSpec, key: str, heading: str, fresh: bool = False) -> CompileJob:
-    """The job of a variant in its folder, with the records that are there or are taken over (unless `fresh`).
-
-    Its budget is the spec's, and the trials that `layoutlab tune` made on top of it.
-    """
-    folder = run.store.folder / f"{variant.name}-{key}"
-    folder.mkdir(exist_ok=True)
-    if variant.tune and not fresh and (source := take_over_records(folder, run.store.folder.parent)):
-        run.store.append("records", variant=variant.name, source=str(source))
-        run.progress.say(f"{heading}: goes on from the same variant's records in {source}")
-    job = compile_job(run.loaded, variant, run.model, run.choice.target, folder, run.allowed, run.choice.device.kind)
-    trials = job.tuning.trials + additional_trials(run.store, key, folder)
-    return replace(job, tuning=replace(job.tuning, trials=trials))
-
-
-def do_job(run: Run, variant: VariantSpec, heading: str, verb: str, **arguments: Any) -> Any:
-    """A worker's answer; meanwhile its stages and trials are shown."""
-    line = TuningLine(heading)
-
-    def on_event(event: dict[str, Any]) -> None:
-        if event["event"] == "trials":
-            run.progress.show(line.text(event))
-        else:
-            run.progress.show(f"{heading}: {event['name']}")
-
-    log, environment = run.log(variant.name), worker_environment(run.loaded)
-    return run_job(verb, arguments, log=log, on_event=on_event, environment=environment)
-
-
-def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:
-    """Hash of the source of a user's own hook."""
-    name = users_hook(variant)
-    if name is None:
-        return None
-    return str(
-        run_job(
-            "hash_hook",
-            {"name": name, "allowed": run.allowed},
-            log=run.log(variant.name),
-            environment=worker_environment(run.loaded),
-            timeout_s=60,
-        )
-    )
-
-
-# The fields of `tuning` that say how much of a variant is tuned.
-_BUDGET = ("trials", "time_limit_s", "early_stop", "skip")
-
-
-def _variant_key(run: Run, variant: VariantSpec, hook_sha256: str | None) -> str:
-    """What a variant's records depend on: how far and where tuning went is left out, so that it can go on."""
-    hook = variant.alter_op_layout
-    tuning = run.spec.tuning.model_dump(exclude={*_BUDGET, "workers"}) if variant.tune else None
-    return _hash(
-        {
-            "model": run.model_sha256,
-            "target": run.choice.target,
-            "device": run.choice.device.name,
-            "versions": run.versions,
-            "convert_layout": variant.convert_layout,
-            "hook": hook.model_dump(exclude_none=True) if hook else None,
-            "hook_sha256": hook_sha256,
-            "tuning": tuning,
-            "pack_weights": run.spec.tuning.pack_weights,
-        }
-    )
-
-
 def _check(run: Run, variant: VariantSpec, artifact: Artifact, reference: Path) -> None:
     """Compare the variant's outputs with TFLite's; raises WrongOutputs when they differ."""
     from layoutlab.measure.inputs import load_sets
     from layoutlab.measure.numerics import Check, check
 
     tolerances = {"rtol": run.spec.check.rtol, "atol": run.spec.check.atol}
-    key = _hash({"artifact": artifact.sha256, "reference": _file_sha256(reference), **tolerances})
+    key = hash_json({"artifact": artifact.sha256, "reference": file_sha256(reference), **tolerances})
     known = run.store.find("checked", key=key)
     if known:
         result = Check(**known["check"])
@@ -351,22 +159,14 @@ def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
 
 def _protocol_key(run: Run, artifacts: Mapping[str, Artifact]) -> str:
     """Samples are comparable only when everything in here is the same."""
-    return _hash(
+    return hash_json(
         {
             "rows": {name: artifact.sha256 for name, artifact in artifacts.items()},
             "model": run.model_sha256,
-            "inputs": _file_sha256(run.inputs),
+            "inputs": file_sha256(run.inputs),
             "threads": run.spec.threads,
             "device": run.choice.device.name,
             "versions": run.versions,
             "measure": run.spec.measure.model_dump(),
         }
     )
-
-
-def _hash(data: Any) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
-
-
-def _file_sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from layoutlab.begin import Run, begin
+from layoutlab.compiling import do_job, find_variant_records, variant_job
 from layoutlab.engine.base import TuneRequest, TuneResult, from_json, to_json
 from layoutlab.errors import LayoutlabError, UsageError
-from layoutlab.experiment import Run, begin, do_job, key_of, variant_job
 from layoutlab.model.resolve import resolve_model
 from layoutlab.progress import Progress
 from layoutlab.spec.load import LoadedSpec
@@ -29,7 +30,7 @@ def tune_spec(
 ) -> Iterator[tuple[str, TuneResult | LayoutlabError]]:
     """For each tuned variant what its tuning brought, or why it failed; the records are those that `run` builds with.
 
-    `time_limit_s` stands in for the spec's. `fresh`: records of other runs are not taken over. Raises UsageError when
+    `time_limit_s` stands in for the spec's. `fresh`: no records are taken over from elsewhere. Raises UsageError when
     no variant of the spec is tuned.
     """
     variants = [variant for variant in loaded.spec.variants if variant.tune]
@@ -39,17 +40,18 @@ def tune_spec(
     require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
-        run = begin(loaded, model, store, progress, tuple(allowed), "tune")
+        run = begin(loaded, model, store, progress, tuple(allowed), "tune", fresh=fresh)
         for variant in variants:
             try:
-                yield variant.name, _tune(run, variant, request, time_limit_s, fresh)
+                yield variant.name, _tune(run, variant, request, time_limit_s)
             except LayoutlabError as error:
                 yield variant.name, error
 
 
-def _tune(run: Run, variant: VariantSpec, request: TuneRequest, time_limit_s: int | None, fresh: bool) -> TuneResult:
-    key = key_of(run, variant)
-    job = variant_job(run, variant, key, variant.name, fresh)
+def _tune(run: Run, variant: VariantSpec, request: TuneRequest, time_limit_s: int | None) -> TuneResult:
+    records = find_variant_records(run, variant, variant.name)
+    key = records.key
+    job = variant_job(run, variant, records)
     if time_limit_s is not None:
         job = replace(job, tuning=replace(job.tuning, time_limit_s=time_limit_s))
     begin_tuning(run.store, variant.name, key, Path(job.folder), request.additional)

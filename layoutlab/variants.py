@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.device.base import DeviceKind
-from layoutlab.engine.base import CompileJob, HookOptions, TuningOptions
+from layoutlab.engine.base import BorrowedRecords, CompileJob, HookOptions, TuningOptions
 from layoutlab.errors import UsageError
 from layoutlab.hooks import is_allowed, not_allowed
 from layoutlab.spec.load import LoadedSpec
@@ -23,6 +23,7 @@ def compile_job(
     folder: Path,
     allowed: Sequence[str],
     device_kind: DeviceKind = "host",
+    borrowed: Sequence[BorrowedRecords] = (),
 ) -> CompileJob:
     """The job that compiles `variant` of the model for `target` (TVM's dict form), keeping its files in `folder`."""
     return CompileJob(
@@ -34,6 +35,7 @@ def compile_job(
         tune=variant.tune,
         tuning=TuningOptions(**loaded.spec.tuning.model_dump()),
         device_kind=device_kind,
+        borrowed=tuple(borrowed),
     )
 
 

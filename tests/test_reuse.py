@@ -24,7 +24,7 @@ def test_the_longest_records_with_the_same_key_are_copied(tmp_path):
     assert take_over_records(folder, tmp_path) == longest
     assert (folder / "records.jsonl").read_text() == "1\n2\n"
     assert (folder / "workloads.jsonl").read_text() == "v\n"
-    assert sorted(path.name for path in folder.iterdir()) == ["records.jsonl", "workloads.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == ["origin.json", "records.jsonl", "workloads.jsonl"]
 
 
 def test_the_reasons_of_failed_candidates_come_along(tmp_path):

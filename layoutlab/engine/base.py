@@ -71,7 +71,8 @@ class TaskCoverage:
     is nothing to choose; `flop`: operations of one call, as TVM estimates them; `trials`: candidates tried, of which
     `failed` gave no time, the first for the reason `first_failure`; `best_us`: the best measured time of one call in
     microseconds, None without a valid record; `untuned_because`: why it has no record, beginning with one of the
-    reasons above; `hit`: whether the build took a schedule for it. What is None is unknown.
+    reasons above; `hit`: whether the build took a schedule for it; `borrowed`: the lent set that the build took a
+    record from, for want of an own one. What is None is unknown.
     """
 
     name: str
@@ -87,6 +88,7 @@ class TaskCoverage:
     first_failure: str | None = None
     untuned_because: str | None = None
     hit: bool | None = None
+    borrowed: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,12 +150,21 @@ class TuningOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BorrowedRecords:
+    """The best records of a lent set, in a folder of their own, and where the set came from, as tables name it."""
+
+    source: str
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CompileJob:
     """Everything a worker needs to turn one variant into an artifact.
 
     `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is None without an
     alter_op_layout, and `tune` is False for the untuned row. `device_kind` says where candidates are measured, and so
-    which linker is needed: on this machine, or on the simulated Kryo core.
+    which linker is needed: on this machine, or on the simulated Kryo core. `borrowed` are records for tasks that have
+    none of their own, the first first.
     """
 
     model_path: str
@@ -164,6 +175,7 @@ class CompileJob:
     tune: bool
     tuning: TuningOptions
     device_kind: DeviceKind = "host"
+    borrowed: tuple[BorrowedRecords, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

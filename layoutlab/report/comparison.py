@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
@@ -56,7 +56,8 @@ class Row:
     A row has a `latency` where it was measured, and a `simulated` cost where it was simulated.
     `speedup` is the untuned row's latency over this one's; `transforms` are the changes of layout in the graph, of
     which `transforms_free` leave memory as it is, and the others move `transform_bytes`; of the `ops`, those of
-    `ops_one_point` have no record because there is nothing to choose.
+    `ops_one_point` have no record because there is nothing to choose, those of `ops_borrowed` have one of another
+    device, model or version instead of their own.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Row:
     ops: int | None = None
     ops_tuned: int | None = None
     ops_one_point: int | None = None
+    ops_borrowed: int | None = None
     trials: int | None = None
     trials_failed: int | None = None
     dequantised: bool = False
@@ -97,6 +99,8 @@ class Comparison:
     All rows are from one device: measured, or simulated. `hooks` are the sha256 of the files that define users' own
     hooks, by variant; `functions` are those of each simulated variant, most cycles first, and sum to its row;
     `coverage` has the tuning tasks of each built variant, in execution order.
+    `records` says of each variant whose records were not all made here where the others came from: `origin`, and
+    `borrowed`, each set with the ops it served and its differences.
     """
 
     name: str
@@ -112,6 +116,7 @@ class Comparison:
     samples_ms: dict[str, list[list[float]]]
     functions: dict[str, tuple[Function, ...]]
     coverage: dict[str, tuple[TaskCoverage, ...]]
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def simulated(self) -> bool:
@@ -168,6 +173,7 @@ def compare(store: Store) -> Comparison:
         samples_ms=samples,
         functions={row.name: _functions(counted[row.name]) for row in rows if row.name in counted},
         coverage={name: artifact.tasks for name, artifact in artifacts.items()},
+        records={name: found for name, built in artifacts.items() if (found := _sources(name, built, events))},
     )
 
 
@@ -227,6 +233,19 @@ def _row(variant: VariantSpec, artifact: Artifact | None, events: Sequence[dict[
     return Row(**fields, flags=tuple(_flags(fields)))
 
 
+def _sources(variant: str, artifact: Artifact | None, events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Where the variant's records came from, as far as that was not here."""
+    uses = _last(events, "uses", variant)
+    if uses is None or artifact is None:
+        return {}
+    served = [
+        {**lent, "ops": sum(task.ops for task in artifact.tasks if task.borrowed == lent["source"])}
+        for lent in uses.get("lent", ())
+    ]
+    found = {"origin": uses.get("origin"), "borrowed": [lent for lent in served if lent["ops"]]}
+    return {name: value for name, value in found.items() if value}
+
+
 def _measured_row(row: Row, samples: dict[str, list[list[float]]], seed: int) -> Row:
     found = latency(samples[row.name])
     versus = None if row.name == BASELINE else ratio(samples[row.name], samples[BASELINE], seed)
@@ -258,7 +277,8 @@ def _artifact_fields(artifact: Artifact) -> dict[str, Any]:
         "tasks_tuned": sum(task.best_us is not None for task in tasks),
         "ops": sum(task.ops for task in tasks),
         "ops_tuned": sum(task.ops for task in tasks if task.best_us is not None),
-        "ops_one_point": sum(task.ops for task in tasks if task.untuned_because == ONE_POINT),
+        "ops_one_point": sum(task.ops for task in tasks if task.untuned_because == ONE_POINT and task.borrowed is None),
+        "ops_borrowed": sum(task.ops for task in tasks if task.borrowed is not None),
         "trials": sum(task.trials for task in tasks),
         "trials_failed": sum(task.failed for task in tasks),
         "dequantised": artifact.dequantised,
@@ -272,8 +292,10 @@ def _flags(fields: dict[str, Any]) -> list[str]:
         flags.append("int8 computed as float32")
     if not fields["tuned"]:
         flags.append("untuned")
-    elif missing := fields["ops"] - fields["ops_tuned"] - fields["ops_one_point"]:
+    elif missing := fields["ops"] - fields["ops_tuned"] - fields["ops_one_point"] - fields["ops_borrowed"]:
         flags.append(f"{missing} ops untuned")
+    if fields["ops_borrowed"]:
+        flags.append(f"borrowed ({fields['ops_borrowed']})")
     if fields["tuning_ended"] in STOPPED_EARLY:
         flags.append(f"stopped by {fields['tuning_ended']}")
     # A first convolution that reads an image's three channels and writes blocks is part of one chain: what counts

@@ -10,6 +10,7 @@ from typing import Any
 from tabulate import tabulate
 
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
+from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.report.coverage import coverage_notes, coverage_records
 from layoutlab.spec.target import format_target
@@ -161,6 +162,7 @@ def _notes(comparison: Comparison) -> list[str]:
         if row.failure
     ]
     notes += coverage_notes(comparison)
+    notes += [line for variant, found in comparison.records.items() for line in _sources(variant, found)]
     notes.append(f"device: {run['device_reason']}")
     notes.append(f"baseline: {comparison.baseline_runtime}")
     return notes + (_simulated_notes() if comparison.simulated else _measured_notes(comparison.measure))
@@ -215,6 +217,18 @@ def _search(tuning: dict[str, Any]) -> str:
     ]
     skipped = f", without {', '.join(tuning['skip'])}" if tuning.get("skip") else ""
     return f"{tuning['search']} search{ranked}{''.join(limits)}{skipped}"
+
+
+def _sources(variant: str, found: dict[str, Any]) -> list[str]:
+    """Where records came from that were not all made in this run."""
+    lines = []
+    if origin := found.get("origin"):
+        lines.append(f"records: {variant} from {origin['source']}")
+    for lent in found.get("borrowed", ()):
+        ops = f"{lent['ops']} op{'s' if lent['ops'] > 1 else ''}"
+        differ = "; ".join(Difference(**item).text("here", "there") for item in lent["differences"])
+        lines.append(f"borrowed: {ops} of {variant} from {lent['source']}, which differs in {differ or 'nothing'}")
+    return lines
 
 
 def functions_csv(comparison: Comparison) -> str:
@@ -292,6 +306,7 @@ def _record(row: Row) -> dict[str, object]:
         "ops": row.ops,
         "ops_tuned": row.ops_tuned,
         "ops_one_point": row.ops_one_point,
+        "ops_borrowed": row.ops_borrowed,
         "trials": row.trials,
         "trials_failed": row.trials_failed,
         "outputs_ok": check and check.ok,

@@ -72,12 +72,12 @@ def _last_folder(store: Store | None, variant: str) -> Path | None:
     """The folder that holds the variant's records."""
     if store is None:
         return None
-    keys = [
-        event.get("built") or event["key"]
+    folders = [
+        event.get("folder") or f"{variant}-{event['key']}"
         for event in store.events
         if event["kind"] in ("uses", "tune_begins") and event["variant"] == variant
     ]
-    return store.folder / f"{variant}-{keys[-1]}" if keys else None
+    return store.folder / folders[-1] if folders else None
 
 
 def tasks_text(name: str, found: Sequence[TaskCoverage] | StageError) -> str:

@@ -16,7 +16,7 @@ from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune import pool as pool_module
 from layoutlab.engine.relax.tune.coverage import coverage
 from layoutlab.engine.relax.tune.pool import HostPool, _outcome
-from layoutlab.engine.relax.tune.records import cut_torn_end, open_database
+from layoutlab.engine.relax.tune.records import open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks, first_batch_size, tune
 from layoutlab.engine.relax.tvm_cpu import tvm
 
@@ -133,17 +133,6 @@ def test_candidates_that_crash_hang_or_fail_cost_themselves_only(tmp_path, monke
     assert errors[1] == "the run took longer than 1 s"
     assert errors[2] == "the run failed: RuntimeError: the last line says it"
     assert errors[3] is None
-
-
-@pytest.mark.parametrize("torn", [b'{"half', b"\n", b'[1, 2]\n{"half"', b"garbage\n"])
-def test_a_torn_end_is_cut_and_the_database_opens(tasks, tmp_path, torn):
-    path = tmp_path / "records.jsonl"
-    whole = b"[1, 2]\n[3, 4]\n"
-    path.write_bytes(whole + torn)
-    kept = whole + b"[1, 2]\n" if torn.startswith(b"[1, 2]") else whole
-    assert cut_torn_end(path) == len(whole + torn) - len(kept)
-    assert path.read_bytes() == kept
-    assert cut_torn_end(path) == 0
 
 
 def test_records_torn_by_a_kill_are_used_again(tasks, tmp_path):

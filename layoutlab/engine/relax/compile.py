@@ -30,6 +30,7 @@ from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.tune.borrow import borrow
 from layoutlab.engine.relax.tune.coverage import coverage, with_only_schedules
 from layoutlab.engine.relax.tune.kinds import KINDS, task_kind
 from layoutlab.engine.relax.tune.records import conv_times_us, open_database
@@ -57,7 +58,8 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     report("stage", name="build")
     started = time.monotonic()
     library = folder / "variant.so"
-    schedules, expected = with_only_schedules(database, tasks, covered)
+    lookup, covered = borrow(database, job.borrowed, tasks, covered, target)
+    schedules, expected = with_only_schedules(lookup, tasks, covered)
     built, hits = apply_records(lowered, target, schedules, job.tuning.pack_weights, expected)
     build_library(built, target, str(library), job.device_kind)
     return Artifact(

@@ -69,8 +69,12 @@ def with_only_schedules(
     measured. On one thread TVM's default loops stay: in 23 such tasks of four tiny networks and MobileNetV3 (reshapes,
     pads, transforms) they were never slower, and a padding took 1 us instead of 9.
     """
-    known = frozenset(task.name for task in covered if task.best_us is not None)
-    alone = [task for task, found in zip(tasks, covered, strict=True) if found.untuned_because == ONE_POINT]
+    known = frozenset(task.name for task in covered if task.best_us is not None or task.borrowed is not None)
+    alone = [
+        task
+        for task, found in zip(tasks, covered, strict=True)
+        if found.untuned_because == ONE_POINT and found.borrowed is None
+    ]
     alone = [task for task in alone if int(task.target.attrs.get("num-cores", 1)) > 1]
     chosen = meta_schedule.database.MemoryDatabase()
     taken = [str(task.task_name) for task in alone if _commit_only_schedule(chosen, task)]

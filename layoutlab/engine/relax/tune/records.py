@@ -3,71 +3,77 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tvm.s_tir.meta_schedule.tune_context import _normalize_mod
 
 from layoutlab.engine.relax.layout.plan import op_name
-from layoutlab.engine.relax.tune.failures import FAILURES_FILE
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
-
-# MetaSchedule stores a failed candidate with this time.
-FAILED_S = 1e10
+from layoutlab.records.files import RECORDS, WORKLOADS, Dropped, read_spent
+from layoutlab.records.lines import FAILED_S
+from layoutlab.records.repair import repair
 
 
 def open_database(folder: Path) -> meta_schedule.database.JSONDatabase:
-    """The variant's database in `folder`, created when absent.
-
-    MetaSchedule appends lines without syncing and refuses a whole file for one torn line, so a torn end (from a
-    kill or a full disk) is cut off first.
-    """
+    """The variant's database in `folder`, created when absent; damaged lines, which MetaSchedule refuses, are cut."""
     folder.mkdir(parents=True, exist_ok=True)
-    workloads, records = folder / "workloads.jsonl", folder / "records.jsonl"
-    cut_torn_end(workloads)
-    cut_torn_end(records)
-    cut_torn_end(folder / FAILURES_FILE)
-    return meta_schedule.database.JSONDatabase(path_workload=str(workloads), path_tuning_record=str(records))
+    repair(folder)
+    return open_lent(folder)
 
 
-def cut_torn_end(path: Path) -> int:
-    """Cut everything after the last whole JSON line of a file; returns the number of bytes cut."""
-    if not path.exists():
-        return 0
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    while whole:
-        start = data.rfind(b"\n", 0, whole - 1) + 1
-        if _is_json(data[start:whole]):
-            break
-        whole = start
-    if whole < len(data):
-        with open(path, "r+b") as file:
-            file.truncate(whole)
-            os.fsync(file.fileno())
-    return len(data) - whole
-
-
-def _is_json(line: bytes) -> bool:
-    try:
-        json.loads(line)
-    except ValueError:
-        return False
-    return True
+def open_lent(folder: Path) -> meta_schedule.database.JSONDatabase:
+    """The database in `folder` as it is, to read from."""
+    return meta_schedule.database.JSONDatabase(
+        path_workload=str(folder / WORKLOADS), path_tuning_record=str(folder / RECORDS)
+    )
 
 
 def trial_times(database: meta_schedule.database.Database, workloads: Sequence[tvm.IRModule]) -> list[list[float]]:
-    """Seconds of every trial of each workload, in the order given; failed ones are FAILED_S."""
+    """Seconds of every trial of each workload, in the order given; failed ones are FAILED_S.
+
+    Trials that are counted but not kept have the best time of those that are: no better one was dropped. Where none
+    is kept they count as failed.
+    """
     records = database.get_all_tuning_records()
+    spent = _SpentTrials(database)
     found = []
     for mod in workloads:
         times: list[float] = []
         if database.has_workload(mod):
             workload = database.commit_workload(mod)
             times = [_seconds(record) for record in records if record.workload.same_as(workload)]
-        found.append(times)
+        found.append(times + spent.times(mod, min(times, default=FAILED_S)))
     return found
+
+
+class _SpentTrials:
+    """The trials of a database that are counted in its spent.json alone."""
+
+    def __init__(self, database: meta_schedule.database.Database) -> None:
+        # Workloads are found as the database finds its own, whatever hash their line has.
+        self._index = meta_schedule.database.MemoryDatabase()
+        self._dropped = []
+        if isinstance(database, meta_schedule.database.JSONDatabase):
+            self._dropped = [(self._index.commit_workload(mod), item) for mod, item in _dropped(database)]
+
+    def times(self, mod: tvm.IRModule, best_s: float) -> list[float]:
+        if not self._dropped or not self._index.has_workload(mod):
+            return []
+        workload = self._index.commit_workload(mod)
+        items = [item for found, item in self._dropped if found.same_as(workload)]
+        failed = sum(item.failed for item in items)
+        return [best_s] * (sum(item.trials for item in items) - failed) + [FAILED_S] * failed
+
+
+def _dropped(database: meta_schedule.database.JSONDatabase) -> Iterator[tuple[tvm.IRModule, Dropped]]:
+    path = Path(database.path_workload)
+    dropped = read_spent(path.parent)
+    lines = path.read_bytes().splitlines() if dropped else []
+    for item in (item for item in dropped if item.workload < len(lines)):
+        # TVM takes apart arrays of its own only.
+        workload = meta_schedule.database.Workload.from_json(tvm.runtime.convert(json.loads(lines[item.workload])))
+        yield workload.mod, item
 
 
 def conv_times_us(database: meta_schedule.database.Database, lowered: tvm.IRModule) -> list[float | None]:

@@ -1,0 +1,129 @@
+"""How every run begins: the device, the model, the inputs; and what all steps after it need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from layoutlab.baseline.tflite import versions
+from layoutlab.device.choose import Choice, choose
+from layoutlab.device.kryo.provision import provision
+from layoutlab.errors import DeviceError, ModelError, StageError
+from layoutlab.model.file import ModelFile
+from layoutlab.model.resolve import bind_model
+from layoutlab.process import run_job
+from layoutlab.progress import Progress
+from layoutlab.records.sources import Lent, lend
+from layoutlab.spec.load import LoadedSpec
+from layoutlab.spec.models import Spec
+from layoutlab.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What every step of one experiment needs to know.
+
+    `lent` are records that may be borrowed; with `fresh` none are taken over from elsewhere.
+    """
+
+    loaded: LoadedSpec
+    store: Store
+    progress: Progress
+    model: Path
+    model_sha256: str
+    choice: Choice
+    allowed: tuple[str, ...]
+    lent: tuple[Lent, ...] = ()
+    fresh: bool = False
+
+    @property
+    def spec(self) -> Spec:
+        """The spec."""
+        return self.loaded.spec
+
+    @property
+    def inputs(self) -> Path:
+        """The seeded inputs, as a file that worker processes read."""
+        return self.store.folder / "inputs.npz"
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of everything a figure depends on."""
+        return {**versions(), **self.choice.device.versions}
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of samples: one where figures repeat exactly."""
+        return 1 if self.choice.device.simulated else self.spec.measure.rounds
+
+    def log(self, name: str) -> Path:
+        """Where a job's output goes."""
+        return self.store.folder / "logs" / f"{name}.log"
+
+
+def begin(
+    loaded: LoadedSpec,
+    model: ModelFile,
+    store: Store,
+    progress: Progress,
+    allowed: tuple[str, ...],
+    kind: Literal["run", "tune"] = "run",
+    borrow: Sequence[Path] = (),
+    fresh: bool = False,
+) -> Run:
+    """The device and the inputs; what the run depends on is recorded, as an event of this kind."""
+    choice = choose(loaded.spec, lambda: _host_target(store), lambda: provision(progress.say, progress.show))
+    progress.say(f"device {loaded.spec.device}: {choice.reason}")
+    bound = bind_model(model, loaded.spec.model.batch, store.folder)
+    run = Run(
+        loaded=loaded,
+        store=store,
+        progress=progress,
+        model=bound.path,
+        model_sha256=bound.sha256,
+        choice=choice,
+        allowed=allowed,
+        lent=lend(borrow, store.folder / "borrowed"),
+        fresh=fresh,
+    )
+    store.append(
+        kind,
+        spec=loaded.spec.model_dump(mode="json"),
+        model=model.path.name,
+        model_sha256=model.sha256,
+        model_bytes=len(model.data),
+        batch=loaded.spec.model.batch,
+        target=choice.target,
+        device=choice.device.name,
+        device_reason=choice.reason,
+        simulated=choice.device.simulated,
+        rounds=run.rounds,
+        threads=loaded.spec.threads,
+        versions=run.versions,
+    )
+    _write_inputs(run)
+    return run
+
+
+def _host_target(store: Store) -> dict[str, Any]:
+    try:
+        return dict(run_job("describe_host", {}, log=store.folder / "logs" / "host.log", timeout_s=120))
+    except StageError as error:
+        raise DeviceError(f"TVM does not start on this machine: {error}") from error
+
+
+def _write_inputs(run: Run) -> None:
+    from layoutlab.measure.inputs import make_inputs, save_sets
+
+    description = run_job("describe_model", {"path": str(run.model)}, log=run.log("model"), timeout_s=120)
+    dynamic = [tensor["name"] for tensor in description["inputs"] if -1 in tensor["shape"]]
+    if dynamic:
+        raise ModelError(
+            f"{run.model}: input {', '.join(dynamic)} has a dynamic shape, and layouts are chosen for fixed ones. "
+            "Bind a dynamic batch with model.batch in the spec; convert the model anew for any other dimension"
+        )
+    check = run.spec.check
+    sets = make_inputs(description["inputs"], run.spec.model.input_range, check.inputs, check.seed)
+    save_sets(run.inputs, sets)
