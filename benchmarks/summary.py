@@ -68,9 +68,16 @@ def _tuned_by_both(measured: Sequence[Measured]) -> set[str]:
 
 
 def tables(
-    tasks: Sequence[Task], measured: Sequence[Measured], endings: dict[str, Ending], machine: dict[str, str]
+    tasks: Sequence[Task],
+    measured: Sequence[Measured],
+    endings: dict[str, Ending],
+    failures: dict[str, dict[str, int]],
+    machine: dict[str, str],
 ) -> str:
-    """Both tables, what went wrong, and the machine, ready to print."""
+    """Both tables, what went wrong, and the machine, ready to print.
+
+    `failures` says for each tuner how many trials failed for which reason.
+    """
     ours, stock = (total(tuner, tasks, measured, endings[tuner]) for tuner in (OURS, STOCK))
     common = len(_tuned_by_both(measured))
     rows = [
@@ -84,7 +91,7 @@ def tables(
     parts = [
         _table(["", "layoutlab", "stock MetaSchedule", "layoutlab / stock"], rows),
         _table(["task", "ops", "layoutlab us", "stock us", "layoutlab / stock"], _task_rows(tasks, measured)),
-        "\n".join([*_notes(endings), *(f"{name}: {value}" for name, value in machine.items())]),
+        "\n".join([*_notes(endings, failures), *(f"{name}: {value}" for name, value in machine.items())]),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -120,10 +127,14 @@ def _table(headers: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return str(tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=align))
 
 
-def _notes(endings: dict[str, Ending]) -> list[str]:
-    problems = [f"{tuner} did not finish: {ending.problem}" for tuner, ending in endings.items() if ending.problem]
+def _notes(endings: dict[str, Ending], failures: dict[str, dict[str, int]]) -> list[str]:
     return [
-        *problems,
+        *(f"{tuner} did not finish: {ending.problem}" for tuner, ending in endings.items() if ending.problem),
+        *(
+            f"{tuner}: {number} failed with: {reason}"
+            for tuner, reasons in failures.items()
+            for reason, number in reasons.items()
+        ),
         "seconds are those of the tuner's whole process; stock has its default settings (64 trials an iteration), and "
         "writes its records only when an iteration ends",
         "best costs are times of one call, each tuner's best candidates built again and measured in turns in one "

@@ -11,11 +11,13 @@ import contextlib
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
@@ -48,11 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             STOCK: _run("tune_stock", folder, tuner=STOCK, limit_s=60 * options.limit_min),
         }
         _require(_run("remeasure", folder))
+        failures = find_failures(folder)
         measured = [Measured(**row) for row in json.loads((folder / "measured.json").read_text())]
     machine = describe_machine()
-    print(tables(plan.tasks, measured, endings, machine), end="")
+    print(tables(plan.tasks, measured, endings, failures, machine), end="")
     if options.json:
-        options.json.write_text(json.dumps(_data(plan, measured, endings, machine), indent=1) + "\n")
+        options.json.write_text(json.dumps(_data(plan, measured, endings, failures, machine), indent=1) + "\n")
     return int(any(ending.problem for ending in endings.values()))
 
 
@@ -142,6 +145,16 @@ def _say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
+def find_failures(folder: Path) -> dict[str, dict[str, int]]:
+    """How many candidates of each tuner failed for which reason, as its logs tell it."""
+    ours = (folder / "tune_ours.log").read_text(errors="replace")
+    stock = "".join(path.read_text(errors="replace") for path in (folder / STOCK / "logs").glob("*.log"))
+    return {
+        OURS: dict(Counter(re.findall(r"^task \S+: (.*)", ours, re.MULTILINE))),
+        STOCK: dict(Counter(re.findall(r": Error in (?:building|running):\n(.*)", stock))),
+    }
+
+
 def describe_machine() -> dict[str, str]:
     """CPU, cores, memory, system and versions: what the figures hold for."""
     found = []
@@ -162,12 +175,17 @@ def describe_machine() -> dict[str, str]:
 
 
 def _data(
-    plan: Plan, measured: Sequence[Measured], endings: dict[str, Ending], machine: dict[str, str]
+    plan: Plan,
+    measured: Sequence[Measured],
+    endings: dict[str, Ending],
+    failures: dict[str, dict[str, int]],
+    machine: dict[str, str],
 ) -> dict[str, Any]:
     return {
         "plan": asdict(plan),
         "totals": {tuner: asdict(total(tuner, plan.tasks, measured, endings[tuner])) for tuner in endings},
         "problems": {tuner: ending.problem for tuner, ending in endings.items() if ending.problem},
+        "failures": failures,
         "tasks": [asdict(row) for row in measured],
         "machine": machine,
     }

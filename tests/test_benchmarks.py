@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.plan import OURS, STOCK, Plan, Task, choose
 from benchmarks.summary import Ending, Measured, tables, total
+from benchmarks.tuning import find_failures
 
 from .conftest import ROOT, TINY
 
@@ -27,6 +28,7 @@ MEASURED = (
     row(STOCK, "conv2d", 20, 12, 80.0),
     row(STOCK, "conv2d1", 0, 32, None),
 )
+FAILURES = {OURS: {}, STOCK: {"LocalBuilder: Timeout, killed after 30.0 seconds": 44}}
 ENDINGS = {OURS: Ending(seconds=61.0), STOCK: Ending(seconds=600.0)}
 
 
@@ -38,7 +40,7 @@ def test_totals_are_sums_and_costs_only_those_that_both_have():
 
 
 def test_the_tables():
-    assert tables(TASKS, MEASURED, ENDINGS, MACHINE).splitlines() == [
+    assert tables(TASKS, MEASURED, ENDINGS, FAILURES, MACHINE).splitlines() == [
         "|                          |   layoutlab |   stock MetaSchedule |   layoutlab / stock |",
         "|--------------------------|-------------|----------------------|---------------------|",
         "| tasks tuned              |      2 of 2 |               1 of 2 |                   - |",
@@ -53,6 +55,7 @@ def test_the_tables():
         "| conv2d  |     2 |          100.0 |       80.0 |                1.25 |",
         "| conv2d1 |     1 |           50.0 |          - |                   - |",
         "",
+        "stock: 44 failed with: LocalBuilder: Timeout, killed after 30.0 seconds",
         "seconds are those of the tuner's whole process; stock has its default settings (64 trials an iteration), and "
         "writes its records only when an iteration ends",
         "best costs are times of one call, each tuner's best candidates built again and measured in turns in one "
@@ -68,13 +71,31 @@ def test_a_tuner_that_found_nothing_is_shown_with_its_reason():
         OURS: Ending(seconds=60.0),
         STOCK: Ending(seconds=9.0, problem="exit code 1; it said last: TimeoutError"),
     }
-    shown = tables(TASKS[:1], nothing, endings, MACHINE)
+    shown = tables(TASKS[:1], nothing, endings, {}, MACHINE)
     assert "stock did not finish: exit code 1; it said last: TimeoutError" in shown.splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in shown.splitlines() if line.startswith("|")]
     assert ["tasks tuned", "1 of 1", "0 of 1", "-"] in cells
     assert ["valid trials per minute", "3.0", "0.0", "-"] in cells
     assert ["best costs of 0 tasks, us", "-", "-", "-"] in cells
     assert ["conv2d", "2", "9.0", "-", "-"] in cells
+
+
+def test_reasons_of_failed_trials_come_from_the_logs(tmp_path):
+    logs = tmp_path / STOCK / "logs"
+    logs.mkdir(parents=True)
+    (tmp_path / "tune_ours.log").write_text(
+        "a warning\ntask conv2d: the build took longer than 30 s\ntask conv2d1: the build took longer than 30 s\n"
+    )
+    head = "2026-01-01 10:00:00 [INFO] [task_scheduler.cc:132] [Task #0: conv2d] Trial #"
+    late = "LocalBuilder: Timeout, killed after 30.0 seconds"
+    (logs / "task_0.log").write_text(
+        f"{head}1: Error in building:\n{late}\n# from tvm\n{head}2: Error in building:\n{late}\n# from tvm\n"
+        f"{head}3: GFLOPs: 1.0. Time: 2 us\n{head}4: Error in running:\nLocalRunner: An exception occurred\n"
+    )
+    assert find_failures(tmp_path) == {
+        OURS: {"the build took longer than 30 s": 2},
+        STOCK: {late: 2, "LocalRunner: An exception occurred": 1},
+    }
 
 
 def test_tasks_are_chosen_by_their_work_in_the_network_or_by_name():
