@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="bench-tuning-") as name:
         folder = Path(name)
-        chosen = [str(options.model), options.tasks, str(options.trials), str(options.seed)]
+        chosen = [str(options.model.resolve()), options.tasks, str(options.trials), str(options.seed)]
         _require(_run("prepare", folder, *chosen))
         plan = Plan.read(folder)
         _say(f"{plan.model}: {', '.join(task.name for task in plan.tasks)}; {plan.trials} trials for each tuner")
