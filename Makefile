@@ -2,13 +2,14 @@
 
 SPEC ?=
 RESULTS ?= results
+ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 # The first of these that is Python 3.10 or later makes the environment.
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 
 .DEFAULT_GOAL := help
-.PHONY: help experiment plan test test-slow check schema validate-kryo clean
+.PHONY: help experiment plan test test-slow check schema validate-kryo bench-tuning clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -39,6 +40,9 @@ schema: $(VENV)/.installed ## Write the JSON schema of specs, for editors
 
 validate-kryo: $(VENV)/.installed ## Compare the simulated Kryo core with published latencies (about a minute)
 	@$(BIN)/python -m layoutlab.device.kryo.validate
+
+bench-tuning: $(VENV)/.installed ## Compare the tuner with stock MetaSchedule (a quarter of an hour); options in ARGS, see ARGS=--help
+	@$(BIN)/python -m benchmarks.tuning $(ARGS)
 
 clean: ## Remove the environment and caches; results and records stay
 	@rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

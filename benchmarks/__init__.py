@@ -1,0 +1,1 @@
+"""Benchmarks of layoutlab against what others would use instead; run by make."""
