@@ -20,9 +20,9 @@ _HOPELESS_BATCHES = 3
 
 
 class TaskSearch:
-    """One task being tuned. Every result is written to the database before the next batch is proposed.
+    """One task being tuned. Every result is written to the database before the task's next batch is proposed.
 
-    `threads` search for candidates; with more than one, chance decides which thread finds what, whatever the seed.
+    One thread searches for candidates: with more of them chance decides which finds what, whatever the seed.
     """
 
     def __init__(
@@ -33,14 +33,13 @@ class TaskSearch:
         database: meta_schedule.database.Database,
         cost_model: meta_schedule.CostModel,
         seed: int,
-        threads: int,
     ) -> None:
         self.name, self.ops = str(task.task_name), int(task.weight)
         self.trials = self.failed = 0
         self.best_s: float | None = None
         self.exhausted = False
         self._mod = task.dispatched[0]
-        self._target, self._options, self._seed, self._threads = target, options, seed, threads
+        self._target, self._options, self._seed = target, options, seed
         self._database, self._cost_model = database, cost_model
         self._best_after_batch: list[float] = []
         self._active: meta_schedule.TuneContext | None = None
@@ -87,8 +86,9 @@ class TaskSearch:
             search_strategy=strategy,
             task_name=self.name,
             logger=_LOGGER,
-            rand_state=self._seed,
-            num_threads=self._threads,
+            # Another one when a search begins anew: the same would draw the same candidates again.
+            rand_state=self._seed + self.trials,
+            num_threads=1,
         )
 
     def _start(self, context: meta_schedule.TuneContext, spaces: Sequence[Any], batch: int) -> None:
