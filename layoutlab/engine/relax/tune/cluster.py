@@ -15,7 +15,7 @@ from layoutlab.errors import StageError, first_message
 # For the scheduler to answer, and for one worker to be there.
 _CONNECT_S = 10.0
 # For a worker to import TVM and say what it is.
-_FACTS_S = 60.0
+_FACTS_S = 120.0
 # What a worker needs as it is here: another TVM reads another form of modules, and links for another runtime.
 _SAME = ("apache-tvm", "apache-tvm-ffi")
 
@@ -106,6 +106,10 @@ class Cluster:
         for name, answer in zip(workers, asked, strict=True):
             try:
                 there = answer.result(timeout=_FACTS_S)
+            except TimeoutError as error:
+                raise StageError(
+                    "tune", f"tuning.workers: the dask worker {name} gave no sign of life for {_FACTS_S:.0f} s"
+                ) from error
             except Exception as error:
                 raise StageError(
                     "tune",
