@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tvm
+import tvm.s_tir
+
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.on_device import random_values
+from layoutlab.engine.relax import cpu_only  # noqa: F401 (nothing here needs the intrinsics, but TVM may ask for them)
 from layoutlab.engine.relax.link import linker_for
-from layoutlab.engine.relax.tvm_cpu import tvm
 
 # Between two calls with cold caches there is nothing to see; more of them than this add nothing to a median.
 _MOST_COLD_CALLS = 200
