@@ -29,7 +29,7 @@ def local():
     with (
         # One that kills its worker is tried by one other worker, instead of by three.
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as started,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as started,
     ):
         yield started
 
@@ -68,7 +68,8 @@ def test_a_build_that_kills_workers_fails_alone(address):
     assert finished[1][2] is None
 
 
-def test_nobody_at_the_address():
+def test_nobody_at_the_address(monkeypatch):
+    monkeypatch.setattr(cluster_module, "_CONNECT_S", 1.0)
     with pytest.raises(StageError) as caught:
         Cluster("dask://127.0.0.1:1", "host")
     assert str(caught.value) == (
@@ -79,7 +80,7 @@ def test_nobody_at_the_address():
 
 def test_a_cluster_without_workers(monkeypatch):
     monkeypatch.setattr(cluster_module, "_CONNECT_S", 3.0)
-    with LocalCluster(n_workers=0, dashboard_address=None) as empty:
+    with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
         address = empty.scheduler_address.replace("tcp://", "dask://")
         with pytest.raises(StageError) as caught:
             Cluster(address, "host")

@@ -25,10 +25,11 @@ class WarmExecutor(Executor):
     """Processes that live as long as the tuning, forks of a server that has TVM imported.
 
     A call that crashes its process or takes longer than `timeout_s` ends with the process, which is replaced. Files
-    that calls make with `tempfile` lie in `folder`, so nothing outlives a process that was ended.
+    that calls make with `tempfile` lie in `folder` when it is given: whoever removes it removes what was left in it by
+    processes that were ended.
     """
 
-    def __init__(self, workers: int, timeout_s: float, folder: str) -> None:
+    def __init__(self, workers: int, timeout_s: float, folder: str | None = None) -> None:
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         self.timeout_s = timeout_s
@@ -54,8 +55,8 @@ class WarmExecutor(Executor):
             self._pool.join()
 
 
-def _work_in(folder: str) -> None:
-    tempfile.tempdir = folder
+def _work_in(folder: str | None) -> None:
+    tempfile.tempdir = folder  # None is the system's
 
 
 def processors() -> int:

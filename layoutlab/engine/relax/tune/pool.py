@@ -82,11 +82,6 @@ class _Pool:
             open_builders(options.workers, target_dict(target), device_kind, self._folder)
         )
 
-    def _processes(self, count: int, timeout_s: float) -> WarmExecutor:
-        executor = WarmExecutor(count, timeout_s, self._folder)
-        self._open.callback(executor.shutdown, cancel_futures=True)
-        return executor
-
     def __enter__(self: _P) -> _P:
         return self
 
@@ -107,7 +102,8 @@ class HostPool(_Pool):
         self._timing = Timing(
             repeats=options.repeats, min_repeat_ms=options.min_repeat_ms, cold_cache=options.cold_cache
         )
-        self._runner = self._processes(1, self._timing.timeout_s)
+        self._runner = WarmExecutor(1, self._timing.timeout_s, self._folder)
+        self._open.callback(self._runner.shutdown, cancel_futures=True)
 
     def submit(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> Collect:
         """Begin to build; measuring begins with the wait for the outcomes."""
@@ -141,7 +137,9 @@ class SimulatedPool(_Pool):
         super().__init__(target, folder, options, "kryo")
         # The processes are stopped, and their cores with them, before these could clean up.
         self._open.callback(remove_leftovers)
-        self._cores = self._processes(processors(), SIMULATION_S)
+        # Not in the folder: counts depend on the length of the path that a core lies at.
+        self._cores = WarmExecutor(processors(), SIMULATION_S)
+        self._open.callback(self._cores.shutdown, cancel_futures=True)
 
     def submit(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> Collect:
         """Begin to build and count."""
@@ -160,7 +158,7 @@ class SimulatedPool(_Pool):
                 outcomes[index] = Outcome(error=error)
             else:
                 places.append(index)
-                runs.append(self._cores.submit(simulate_candidate, library, arguments[index]))
+                runs.append(self._cores.submit(simulate_candidate, library, arguments[index], self._folder))
         for number, seconds, error in as_finished(runs, "the simulated run", SIMULATION_S + STALL_S):
             outcomes[places[number]] = Outcome(seconds=seconds, error=error)
         return [outcomes[index] for index in range(len(builds))]

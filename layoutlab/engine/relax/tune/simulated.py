@@ -18,9 +18,9 @@ _RUN_S = 20.0
 SIMULATION_S = _RUN_S + 70.0
 
 
-def simulate_candidate(library: bytes, arguments: Arguments) -> float:
-    """Seconds of one call at the core's clock, with cold caches."""
-    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+def simulate_candidate(library: bytes, arguments: Arguments, folder: str) -> float:
+    """Seconds of one call at the core's clock, with cold caches; the library lies in `folder` meanwhile."""
+    with tempfile.NamedTemporaryFile(suffix=".so", dir=folder) as file:
         file.write(library)
         file.flush()
         return _core().run_candidate(Path(file.name), arguments, _RUN_S).ms / 1e3
