@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import statistics
 import sys
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,10 @@ from typing import Any
 from benchmarks.plan import OURS, STOCK, Plan, database_paths, modules_path
 from layoutlab.device.on_device import random_values
 from layoutlab.engine.relax.tune.candidates import build_candidate
-from layoutlab.engine.relax.tune.records import FAILED_S, cut_torn_end
+from layoutlab.engine.relax.tune.records import open_database
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+from layoutlab.records.files import RECORDS, WORKLOADS
+from layoutlab.records.lines import FAILED_S
 
 _ROUNDS = 15
 _REPEAT_MS = 50
@@ -50,11 +54,13 @@ def main(folder: Path) -> None:
 
 
 def _open(folder: Path, tuner: str) -> meta_schedule.database.Database:
-    workloads, records = database_paths(folder, tuner)
-    workloads.parent.mkdir(exist_ok=True)
-    cut_torn_end(workloads)  # a tuner that was ended may have left half a line
-    cut_torn_end(records)
-    return meta_schedule.database.JSONDatabase(path_workload=str(workloads), path_tuning_record=str(records))
+    """A copy of a tuner's records under our names, repaired: one that was ended may have left half a line."""
+    copy = folder / f"{tuner}-read"
+    copy.mkdir()
+    for source, name in zip(database_paths(folder, tuner), (WORKLOADS, RECORDS), strict=True):
+        if source.exists():
+            shutil.copyfile(source, copy / name)
+    return open_database(copy)
 
 
 def _records(database: meta_schedule.database.Database, mod: tvm.IRModule) -> list[tuple[float, Any]]:
@@ -87,7 +93,9 @@ def _timer(records: list[tuple[float, Any]], mod: tvm.IRModule, target: dict[str
     _, best = min(valid, key=lambda entry: entry[0])
     schedule = tvm.s_tir.Schedule(mod)
     best.trace.apply_to_schedule(schedule, remove_postproc=False)
-    library = tvm.runtime.load_module(build_candidate(tvm.ir.save_json(schedule.mod), target, str(folder)))
+    path = folder / f"{uuid.uuid4().hex}.so"
+    path.write_bytes(build_candidate(tvm.ir.save_json(schedule.mod), target))
+    library = tvm.runtime.load_module(str(path))
     shapes = [info.as_json()[1:] for info in best.args_info]
     device = tvm.cpu()
     tensors = [tvm.runtime.tensor(random_values(str(dtype), tuple(map(int, shape))), device) for dtype, shape in shapes]

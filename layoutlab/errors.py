@@ -14,6 +14,9 @@ Anything else that escapes is a bug in layoutlab and is shown with its traceback
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 EXIT_OK = 0
 EXIT_VARIANT_FAILED = 1
 EXIT_USAGE = 2
@@ -75,3 +78,41 @@ class WrongOutputs(StageError):
     """The variant's outputs differ from TFLite's by more than the spec allows."""
 
     exit_code = EXIT_WRONG_OUTPUTS
+
+
+_LONGEST_MESSAGE = 300
+# A schedule error of TVM shows the whole program first; what is wrong stands below it.
+_SCHEDULE_ERROR = re.compile(r"^Error message: *(.+)$", re.MULTILINE)
+# What stands above a message instead of being one; indented lines below a traceback belong to it.
+_TRACE = re.compile(r"^(Traceback \(most recent call last\)|Stack trace).*:?$")
+_HEADING = re.compile(r"^(Compilation error|Error caught from RPC call|An error occurred during .*):$")
+# Where a message was written: [12:00:00] /path/file.cc:12: , file.py:3:4: , and stack frames: 0: , [bt] (0)
+_PLACE = re.compile(r"^(\[\d\d:\d\d:\d\d\] )?(\S+\.(cc|cpp|c|h|hpp|py):\d+(:\d+)?:? *)?")
+_FRAME = re.compile(r"^\s*(File \".*\", line \d+.*|\[bt\].*|\d+: .*)$")
+
+
+def first_message(error: BaseException | str) -> str:
+    """The line of an error's text that says what is wrong, at most 300 characters; "no message" when there is none.
+
+    That is the first line which is not a traceback, a heading or a place in a source file: compilers and linkers go
+    on with what follows from it. Of a schedule error of TVM it is the line below the program.
+    """
+    text = str(error)
+    found = _SCHEDULE_ERROR.search(text)
+    message = found[1] if found else next(_messages(text), "no message")
+    return message.removeprefix(f"{type(error).__name__}: ")[:_LONGEST_MESSAGE]
+
+
+def _messages(text: str) -> Iterator[str]:
+    """The lines of a text that are messages, without the places in front of them."""
+    in_trace = False
+    for line in text.splitlines():
+        if _TRACE.match(line.strip()):
+            in_trace = True
+            continue
+        in_trace = in_trace and (not line.strip() or line[0].isspace())
+        if in_trace or _FRAME.match(line) or _HEADING.match(line.strip()):
+            continue
+        message = _PLACE.sub("", line.strip()).strip()
+        if message:
+            yield message

@@ -17,6 +17,8 @@ from collections.abc import Callable, Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
+from layoutlab.errors import first_message
+
 CRASHED = "crashed its process on the device"
 
 Verbs = Mapping[str, Callable[..., Any]]
@@ -59,8 +61,7 @@ def answer(verbs: Verbs, verb: str, arguments: str) -> str:
         return json.dumps({"value": verbs[verb](**json.loads(arguments))})
     except Exception as error:
         traceback.print_exc()
-        lines = str(error).strip().splitlines() or [""]
-        return json.dumps({"error": f"{type(error).__name__}: {lines[-1][:300]}"})
+        return json.dumps({"error": f"{type(error).__name__}: {first_message(error)}"})
 
 
 def die_with_parent() -> None:

@@ -23,7 +23,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from layoutlab.errors import LayoutlabError, StageError
+from layoutlab.errors import LayoutlabError, StageError, first_message
 
 
 def main() -> int:
@@ -60,8 +60,7 @@ def _describe(error: Exception, stage: str) -> dict[str, str]:
         return {"kind": type(error).__name__, "stage": error.stage, "cause": error.cause}
     if isinstance(error, LayoutlabError):
         return {"kind": type(error).__name__, "stage": stage, "cause": str(error)}
-    last = (str(error).strip().splitlines() or [""])[-1][:300]
-    return {"kind": "StageError", "stage": stage, "cause": f"{type(error).__name__}: {last}"}
+    return {"kind": "StageError", "stage": stage, "cause": f"{type(error).__name__}: {first_message(error)}"}
 
 
 def _take_stdout() -> TextIO:

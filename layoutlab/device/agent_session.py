@@ -9,7 +9,7 @@ from typing import Any
 from tvm import rpc
 
 from layoutlab.agent import DO
-from layoutlab.errors import DeviceError, StageError
+from layoutlab.errors import DeviceError, StageError, first_message
 from layoutlab.session_worker import CRASHED
 
 
@@ -25,7 +25,8 @@ class AgentSession:
             self._do = self._session.get_function(DO)
         except Exception as error:
             raise DeviceError(
-                f"no layoutlab agent answers at {self._address}: {_last_line(error)}. Start one there: layoutlab agent"
+                f"no layoutlab agent answers at {self._address}: {first_message(error)}. "
+                "Start one there: layoutlab agent"
             ) from error
 
     def close(self) -> None:
@@ -62,8 +63,4 @@ class AgentSession:
             return f"took longer than {self._timeout_s:.0f} s"
         if "kShutdown" in str(error) or "reset" in str(error):
             return CRASHED
-        return f"{type(error).__name__}: {_last_line(error)}"
-
-
-def _last_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [""])[-1][:300]
+        return f"{type(error).__name__}: {first_message(error)}"

@@ -315,11 +315,26 @@ class TuningSpec(_Part):
     workers: str | None = Field(
         default=None,
         pattern=r"^dask://[^\s/:]+:[0-9]+$",
-        description="A dask scheduler, dask://host:port, whose workers build the candidates; left out: this machine.",
+        description="A dask scheduler, dask://host:port, whose workers build the candidates (needs the extra dask); "
+        "left out: this machine.",
     )
-    cold_cache: bool = Field(default=False, description="Empty the caches before each timed call of a candidate.")
-    repeats: int = Field(default=3, ge=1, le=100, description="Timed repeats of a candidate; their median counts.")
-    min_repeat_ms: int = Field(default=15, ge=0, le=10_000, description="Shortest duration of one repeat, in ms.")
+    cold_cache: bool = Field(
+        default=False,
+        description="Empty the caches of all but a candidate's first input before each timed call; the simulated core "
+        "always counts with cold caches.",
+    )
+    repeats: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="Timed repeats of a candidate; their median counts. The simulated core counts one call.",
+    )
+    min_repeat_ms: int = Field(
+        default=15,
+        ge=0,
+        le=10_000,
+        description="Shortest duration of one repeat, in ms. With cold_cache single calls are timed for as long.",
+    )
 
 
 class CheckSpec(_Part):

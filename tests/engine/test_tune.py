@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -13,11 +10,10 @@ from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
-from layoutlab.engine.relax.tune import pool as pool_module
 from layoutlab.engine.relax.tune.coverage import coverage
-from layoutlab.engine.relax.tune.pool import HostPool, _outcome
+from layoutlab.engine.relax.tune.loop import first_batch_size
 from layoutlab.engine.relax.tune.records import open_database
-from layoutlab.engine.relax.tune.tuner import extract_tasks, first_batch_size, tune
+from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import tvm
 
 from ..conftest import TINY
@@ -107,32 +103,6 @@ def test_first_batches_leave_most_of_the_budget_for_the_search():
     assert first_batch_size(options(1000, batch=16), tasks=40) == 6
     assert first_batch_size(options(10_000, batch=16), tasks=40) == 16
     assert first_batch_size(options(10, batch=16), tasks=40) == 1
-
-
-def _crash() -> None:
-    os.kill(os.getpid(), signal.SIGSEGV)
-
-
-def _hang() -> None:
-    time.sleep(60)
-
-
-def _fail() -> None:
-    raise RuntimeError("first\nthe last line says it")
-
-
-def test_candidates_that_crash_hang_or_fail_cost_themselves_only(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool_module, "_TIMEOUT_S", 1.0)
-    with HostPool(TARGET, tmp_path) as pool:
-        outcomes = [
-            _outcome(pool._runner.schedule(function, timeout=seconds), "the run")
-            for function, seconds in ((_crash, 20), (_hang, 1), (_fail, 20), (os.getpid, 20))
-        ]
-    errors = [error for _, error in outcomes]
-    assert errors[0].startswith("the run crashed its process")
-    assert errors[1] == "the run took longer than 1 s"
-    assert errors[2] == "the run failed: RuntimeError: the last line says it"
-    assert errors[3] is None
 
 
 def test_records_torn_by_a_kill_are_used_again(tasks, tmp_path):

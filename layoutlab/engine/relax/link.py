@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from layoutlab.device.base import DeviceKind
-from layoutlab.errors import StageError
+from layoutlab.errors import StageError, first_message
 
 # What `export_library` calls: (output path, object files, keyword options).
 Linker = Callable[..., None]
@@ -29,6 +29,6 @@ def _zig_linker(zig: str) -> Linker:
         # loads the library has: LLVM's linker alone does, in milliseconds.
         done = subprocess.run([zig, "ld.lld", "-shared", "-o", output, *names], capture_output=True, text=True)
         if done.returncode:
-            raise StageError("build", f"ld.lld: {(done.stderr.strip().splitlines() or ['no message'])[-1][:300]}")
+            raise StageError("build", f"ld.lld: {first_message(done.stderr)}")
 
     return link

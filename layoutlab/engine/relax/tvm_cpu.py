@@ -9,18 +9,11 @@ Import this module before anything of `tvm.s_tir.meta_schedule` is used.
 
 from __future__ import annotations
 
-import sys
-import types
+from layoutlab.engine.relax import cpu_only  # noqa: F401
 
-_GPU_MODULES = ("cuda", "rocm", "metal", "hexagon", "riscv_cpu")
-
-for _name in _GPU_MODULES:
-    _stub = types.ModuleType(f"tvm.s_tir.tensor_intrin.{_name}")
-    _stub.__all__ = []  # type: ignore[attr-defined]
-    sys.modules.setdefault(_stub.__name__, _stub)
-
-import tvm  # noqa: E402
-import tvm.s_tir.tensor_intrin  # noqa: E402
-from tvm.s_tir import meta_schedule  # noqa: E402
+# isort: split
+import tvm
+import tvm.s_tir.tensor_intrin
+from tvm.s_tir import meta_schedule
 
 __all__ = ["meta_schedule", "tvm"]

@@ -91,7 +91,9 @@ def adding(tmp_path_factory: pytest.TempPathFactory) -> Path:
     _, inner = schedule.split(schedule.get_loops(schedule.get_sblock("c"))[0], [None, 4])
     schedule.vectorize(inner)
     folder = tmp_path_factory.mktemp("adding")
-    return Path(build_candidate(tvm.ir.save_json(schedule.mod), TARGET, str(folder), "kryo"))
+    path = folder / "candidate.so"
+    path.write_bytes(build_candidate(tvm.ir.save_json(schedule.mod), TARGET, "kryo"))
+    return path
 
 
 def test_a_candidate_costs_what_can_be_reasoned(core, adding):

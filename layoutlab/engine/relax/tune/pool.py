@@ -1,31 +1,31 @@
-"""Candidates built and measured in warm processes.
+"""Where candidates get their times: built by `builders`, then measured on this machine or counted on simulated cores.
 
-The stock LocalBuilder starts fresh workers for each batch of candidates. Here the processes live as long as the
-tuning; one that crashes or hangs costs its candidate only, and is replaced by a fork of a server that has TVM
-imported already.
+The stock LocalBuilder starts fresh workers for each batch of candidates, and the stock runner measures while others
+are built. Here the processes live as long as the tuning, and nothing runs beside a candidate that is measured.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import multiprocessing
-import os
-from collections.abc import Sequence
-from concurrent.futures import TimeoutError as FutureTimeout
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
-from pebble import ProcessExpired, ProcessFuture, ProcessPool
+from pebble import concurrent
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.kryo.core import remove_leftovers
-from layoutlab.engine.relax.tune.candidates import build_candidate, measure_candidate
-from layoutlab.engine.relax.tune.simulated import CORE_START_S, simulate_candidate
+from layoutlab.engine.base import TuningOptions
+from layoutlab.engine.relax.tune.builders import open_builders
+from layoutlab.engine.relax.tune.candidates import Arguments, Timing, measure_candidate
+from layoutlab.engine.relax.tune.executors import STALL_S, WarmExecutor, as_finished, processors
+from layoutlab.engine.relax.tune.simulated import SIMULATION_S, simulate_candidate
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
-_TIMEOUT_S = 30.0
 _P = TypeVar("_P", bound="_Pool")
 
 
@@ -37,8 +37,16 @@ class Outcome:
     error: str | None = None
 
 
+# Waits for the outcomes of a batch: one per candidate, in order.
+Collect = Callable[[], list[Outcome]]
+
+
 class CandidatePool(Protocol):
     """Gives candidates their times."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many batches may be under way at once: one where nothing may run while a candidate is measured."""
 
     def __enter__(self) -> CandidatePool: ...
 
@@ -46,35 +54,39 @@ class CandidatePool(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None: ...
 
-    def evaluate(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> list[Outcome]:
-        """Build and measure; one outcome per candidate, in order."""
+    def submit(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> Collect:
+        """Begin to build and measure a batch.
+
+        Neither this nor the function it returns raises for what is wrong with a candidate; both raise StageError when
+        no candidate can be built any more.
+        """
 
 
-def open_pool(device_kind: DeviceKind, target: tvm.target.Target, folder: Path) -> CandidatePool:
-    """The pool for a kind of device; libraries lie in `folder` while they are needed."""
-    return SimulatedPool(target, folder) if device_kind == "kryo" else HostPool(target, folder)
+def open_pool(
+    device_kind: DeviceKind, target: tvm.target.Target, folder: Path, options: TuningOptions
+) -> CandidatePool:
+    """The pool for a kind of device; files lie in `folder` while they are needed."""
+    pool = SimulatedPool if device_kind == "kryo" else HostPool
+    return pool(target, folder, options)
 
 
 class _Pool:
-    """Process pools that end together."""
+    """What ends together: the builders, and the processes that run what they built."""
 
-    def __init__(self, target: tvm.target.Target, folder: Path) -> None:
-        self._target, self._folder = target_dict(target), str(folder)
-        self._pools: list[ProcessPool] = []
-
-    def _open(self, workers: int) -> ProcessPool:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["layoutlab.engine.relax.tune.candidates"])
-        self._pools.append(ProcessPool(max_workers=workers, context=context))
-        return self._pools[-1]
+    def __init__(
+        self, target: tvm.target.Target, folder: Path, options: TuningOptions, device_kind: DeviceKind
+    ) -> None:
+        self._folder = str(folder)
+        self._open = contextlib.ExitStack()
+        self._builders = self._open.enter_context(
+            open_builders(options.workers, target_dict(target), device_kind, self._folder)
+        )
 
     def __enter__(self: _P) -> _P:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for pool in self._pools:
-            pool.stop()
-            pool.join()
+        self._open.close()
 
 
 class HostPool(_Pool):
@@ -83,32 +95,33 @@ class HostPool(_Pool):
     Nothing else of the tuner runs while a candidate is measured: the device is this machine.
     """
 
-    def __init__(self, target: tvm.target.Target, folder: Path) -> None:
-        super().__init__(target, folder)
-        self._builders = self._open(os.cpu_count() or 1)
-        self._runner = self._open(1)
+    in_flight = 1
 
-    def evaluate(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> list[Outcome]:
-        """Build and measure; one outcome per candidate, in order."""
-        builds = [
-            self._builders.schedule(
-                build_candidate,
-                args=(tvm.ir.save_json(candidate.sch.mod), self._target, self._folder),
-                timeout=_TIMEOUT_S,
-            )
-            for candidate in candidates
-        ]
-        libraries = [_outcome(build, "the build") for build in builds]
+    def __init__(self, target: tvm.target.Target, folder: Path, options: TuningOptions) -> None:
+        super().__init__(target, folder, options, "host")
+        self._timing = Timing(
+            repeats=options.repeats, min_repeat_ms=options.min_repeat_ms, cold_cache=options.cold_cache
+        )
+        self._runner = WarmExecutor(1, self._timing.timeout_s, self._folder)
+        self._open.callback(self._runner.shutdown, cancel_futures=True)
+
+    def submit(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> Collect:
+        """Begin to build; measuring begins with the wait for the outcomes."""
+        builds = self._builders.start(candidates)
+        arguments = [_arguments(candidate) for candidate in candidates]
+        return lambda: self._measure(builds, arguments)
+
+    def _measure(self, builds: Sequence[Future[bytes]], arguments: Sequence[Arguments]) -> list[Outcome]:
+        # All are built before the first is measured.
+        built = sorted(self._builders.as_finished(builds), key=lambda item: item[0])
         return [
-            self._measure(path, candidate) if error is None else Outcome(error=error)
-            for candidate, (path, error) in zip(candidates, libraries, strict=True)
+            Outcome(error=error) if library is None else self._measure_one(library, arguments[index])
+            for index, library, error in built
         ]
 
-    def _measure(self, path: str, candidate: meta_schedule.MeasureCandidate) -> Outcome:
-        arguments = [_argument(info) for info in candidate.args_info]
-        run = self._runner.schedule(measure_candidate, args=(path, arguments), timeout=_TIMEOUT_S)
-        seconds, error = _outcome(run, "the run")
-        os.unlink(path)
+    def _measure_one(self, library: bytes, arguments: Arguments) -> Outcome:
+        run = self._runner.submit(measure_candidate, library, arguments, self._timing)
+        ((_, seconds, error),) = as_finished([run], "the run", self._timing.timeout_s + STALL_S)
         return Outcome(seconds=seconds, error=error)
 
 
@@ -118,51 +131,43 @@ class SimulatedPool(_Pool):
     Counts do not change with what else the machine does, so nothing has to wait for anything.
     """
 
-    def __init__(self, target: tvm.target.Target, folder: Path) -> None:
-        super().__init__(target, folder)
-        self._cores = self._open(os.cpu_count() or 1)
+    in_flight = 2
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        super().__exit__(kind, error, at)
-        # The processes were stopped, and their cores with them, before these could clean up.
-        remove_leftovers()
+    def __init__(self, target: tvm.target.Target, folder: Path, options: TuningOptions) -> None:
+        super().__init__(target, folder, options, "kryo")
+        # The processes are stopped, and their cores with them, before these could clean up.
+        self._open.callback(remove_leftovers)
+        # Not in the folder: counts depend on the length of the path that a core lies at.
+        self._cores = WarmExecutor(processors(), SIMULATION_S)
+        self._open.callback(self._cores.shutdown, cancel_futures=True)
 
-    def evaluate(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> list[Outcome]:
-        """Build and count; one outcome per candidate, in order."""
-        runs = [
-            self._cores.schedule(
-                simulate_candidate,
-                args=(
-                    tvm.ir.save_json(candidate.sch.mod),
-                    self._target,
-                    self._folder,
-                    [_argument(info) for info in candidate.args_info],
-                ),
-                timeout=_TIMEOUT_S + CORE_START_S,
-            )
-            for candidate in candidates
-        ]
-        outcomes = [_outcome(run, "the simulated run") for run in runs]
-        return [Outcome(seconds=seconds, error=error) for seconds, error in outcomes]
+    def submit(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> Collect:
+        """Begin to build and count."""
+        builds = self._builders.start(candidates)
+        # A thread carries the libraries from the builders to the cores while the search goes on.
+        count = concurrent.thread(daemon=True)(self._count)
+        batch = count(builds, [_arguments(candidate) for candidate in candidates])
+        # Every wait within it has an end: one for each build and one for each count.
+        return lambda: batch.result(timeout=2 * STALL_S * (1 + len(candidates)) * self.in_flight)
+
+    def _count(self, builds: Sequence[Future[bytes]], arguments: Sequence[Arguments]) -> list[Outcome]:
+        outcomes: dict[int, Outcome] = {}
+        places, runs = [], []
+        for index, library, error in self._builders.as_finished(builds):
+            if library is None:
+                outcomes[index] = Outcome(error=error)
+            else:
+                places.append(index)
+                runs.append(self._cores.submit(simulate_candidate, library, arguments[index], self._folder))
+        for number, seconds, error in as_finished(runs, "the simulated run", SIMULATION_S + STALL_S):
+            outcomes[places[number]] = Outcome(seconds=seconds, error=error)
+        return [outcomes[index] for index in range(len(builds))]
 
 
-def _argument(info: Any) -> tuple[str, tuple[int, ...]]:
-    """(dtype, shape) of one tensor argument of a candidate."""
-    _, dtype, shape = info.as_json()
-    return str(dtype), tuple(int(extent) for extent in shape)
-
-
-def _outcome(future: ProcessFuture, what: str) -> tuple[Any, str | None]:
-    """(result, None) of a pool future, or (None, one line that says why there is none)."""
-    try:
-        return future.result(), None
-    except FutureTimeout:
-        return None, f"{what} took longer than {_TIMEOUT_S:.0f} s"
-    except ProcessExpired as error:
-        return None, f"{what} crashed its process (exit code {error.exitcode})"
-    except Exception as error:
-        lines = str(error).strip().splitlines() or [""]
-        return None, f"{what} failed: {type(error).__name__}: {lines[-1][:300]}"
+def _arguments(candidate: meta_schedule.MeasureCandidate) -> Arguments:
+    """(dtype, shape) of the tensors of a candidate."""
+    described = [info.as_json() for info in candidate.args_info]
+    return [(str(dtype), tuple(int(extent) for extent in shape)) for _, dtype, shape in described]
 
 
 def target_dict(target: tvm.target.Target) -> dict[str, Any]:

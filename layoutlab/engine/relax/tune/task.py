@@ -35,9 +35,9 @@ _LARGEST_SEED = 2**31 - 1
 
 
 class TaskSearch:
-    """One task being tuned. Every result is written to the database before the next batch is proposed.
+    """One task being tuned. Every result is written to the database before the task's next batch is proposed.
 
-    `threads` search for candidates; with more than one, chance decides which thread finds what, whatever the seed.
+    One thread searches for candidates: with more of them chance decides which finds what, whatever the seed.
 
     `exhausted`: the task gets no more trials, for its space is used up, or hopeless, or (`stopped_early`) because
     its best did not improve in `options.early_stop` trials.
@@ -51,7 +51,6 @@ class TaskSearch:
         database: meta_schedule.database.Database,
         cost_model: meta_schedule.CostModel | None,
         seed: int,
-        threads: int,
     ) -> None:
         self.name, self.ops = str(task.task_name), int(task.weight)
         self.trials = self.failed = 0
@@ -60,7 +59,7 @@ class TaskSearch:
         self._since_best = 0
         self._spaces: list[tvm.s_tir.Schedule] | None = None
         self._mod = task.dispatched[0]
-        self._target, self._options, self._seed, self._threads = target, options, seed, threads
+        self._target, self._options, self._seed = target, options, seed
         self._database, self._cost_model = database, cost_model
         self._best_after_batch: list[float] = []
         self._active: meta_schedule.TuneContext | None = None
@@ -129,7 +128,7 @@ class TaskSearch:
             task_name=self.name,
             logger=_LOGGER,
             rand_state=self._random_state(),
-            num_threads=self._threads,
+            num_threads=1,
         )
 
     def _design_spaces(self, context: meta_schedule.TuneContext) -> list[tvm.s_tir.Schedule]:
@@ -140,9 +139,8 @@ class TaskSearch:
         return self._spaces
 
     def _random_state(self) -> int:
-        """The seed; replaying traces goes on from it, where a resumed tuning would else draw the same points again."""
-        gone = self.trials if self._options.search == "replay-trace" else 0
-        return (self._seed + gone - 1) % _LARGEST_SEED + 1
+        """Another one when a search begins anew: the same would draw the same candidates again."""
+        return (self._seed + self.trials - 1) % _LARGEST_SEED + 1
 
     def _all_points(self, spaces: Sequence[Any]) -> Iterator[Point]:
         found = design_spaces(self._mod, spaces)

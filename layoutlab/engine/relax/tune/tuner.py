@@ -8,7 +8,6 @@ which an interruption loses all), measures while it builds, and starts a resumed
 from __future__ import annotations
 
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -18,12 +17,14 @@ import numpy as np
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.engine.base import TuningOptions
+from layoutlab.engine.relax.tune.loop import Loop, Report, show, trials_left
 from layoutlab.engine.relax.tune.pool import CandidatePool, open_pool
 from layoutlab.engine.relax.tune.records import called_functions, trial_times
 from layoutlab.engine.relax.tune.task import TaskSearch
+from layoutlab.engine.relax.tune.warm import warm_cost_model
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
-Report = Callable[..., None]
+PoolOpener = Callable[[DeviceKind, tvm.target.Target, Path, TuningOptions], CandidatePool]
 
 
 def extract_tasks(mod: tvm.IRModule, target: tvm.target.Target) -> list[meta_schedule.ExtractedTask]:
@@ -43,13 +44,17 @@ def tune(
     report: Report,
     device_kind: DeviceKind = "host",
     again: bool = False,
+    opener: PoolOpener = open_pool,
 ) -> str:
     """Spend what is left of `options.trials` on the tasks; trials already in the database count.
 
-    Libraries of candidates are kept in the folder `scratch` while they are needed; what a killed run left there is
+    Files of candidates are kept in the folder `scratch` while they are needed; what a killed run left there is
     removed.
 
-    `device_kind` is "host" or "kryo"; on the simulated core times are cycles at its clock.
+    `device_kind` is "host" or "kryo"; on the simulated core times are cycles at its clock. `opener` gives the pool in
+    which candidates get their times.
+
+    What is proposed is a function of the options, the tasks, the records in the database and the candidates' times.
 
     After each batch `report("trials", done=, total=, failed=, tuned=, tasks=, stopped_early=, best_us=)` is called;
     `best_us` is the sum of the best times over all ops in microseconds, which is not a latency.
@@ -62,89 +67,43 @@ def tune(
     np.random.seed(options.seed)
     cost_model = _cost_model(options)
     seeds = meta_schedule.utils.fork_seed(options.seed, n=len(tasks))
-    # Costs on the simulated core repeat exactly; with a search that does so too, so does the whole tuning.
-    threads = 1 if device_kind == "kryo" else os.cpu_count() or 1
     searches = [
-        TaskSearch(task, target, options, database, cost_model, seed, threads)
-        for task, seed in zip(tasks, seeds, strict=True)
+        TaskSearch(task, target, options, database, cost_model, seed) for task, seed in zip(tasks, seeds, strict=True)
     ]
     for search, times in zip(searches, trial_times(database, [task.dispatched[0] for task in tasks]), strict=True):
         search.resume(times)
         if again:
             search.try_again()
-    _show(searches, options, report)
-    if _left(searches, options) <= 0 or not searches:
+    show(searches, options, report)
+    if trials_left(searches, options) <= 0 or not searches:
         return _why_ended(searches, options, ends_at)
+    if options.search == "evolutionary" and options.cost_model == "xgb":
+        warm_cost_model(cost_model, database, [task.dispatched[0] for task in tasks], target)
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
-    with open_pool(device_kind, target, scratch) as pool:
-        _first_round(searches, options, pool, report, ends_at)
-        _improve(searches, options, pool, report, ends_at)
-    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        with opener(device_kind, target, scratch, options) as pool:
+            Loop(searches, options, pool, report, ends_at).run()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     return _why_ended(searches, options, ends_at)
 
 
 def _cost_model(options: TuningOptions) -> meta_schedule.CostModel | None:
-    """None where nothing is ranked: only the evolutionary search asks it."""
+    """The spec's cost model, seeded; None where nothing is ranked, for only the evolutionary search asks it.
+
+    XGBoost has a seed of its own, and repeats itself on one thread only.
+    """
     if options.search != "evolutionary":
         return None
+    if options.cost_model == "random":
+        return meta_schedule.cost_model.RandomModel(seed=options.seed)
     return meta_schedule.CostModel.create(options.cost_model, num_tuning_cores=1)
 
 
 def _why_ended(searches: Sequence[TaskSearch], options: TuningOptions, ends_at: float) -> str:
-    if _left(searches, options) <= 0:
+    if trials_left(searches, options) <= 0:
         return "budget"
     if time.monotonic() >= ends_at and not all(search.exhausted for search in searches):
         return "time limit"
     return "early stop" if any(search.stopped_early for search in searches) else "nothing left"
-
-
-def first_batch_size(options: TuningOptions, tasks: int) -> int:
-    """Random candidates for each task: a quarter of the budget over all, at most one batch, at least one."""
-    return max(1, min(options.batch, options.trials // (4 * tasks)))
-
-
-def _first_round(
-    searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report, ends_at: float
-) -> None:
-    for search in searches:
-        count = min(first_batch_size(options, len(searches)), _left(searches, options))
-        if search.trials or count <= 0 or time.monotonic() >= ends_at:
-            continue
-        candidates = search.propose_first(count)
-        if candidates:
-            search.add(candidates, pool.evaluate(candidates))
-        search.end_first()
-        _show(searches, options, report)
-
-
-def _improve(
-    searches: Sequence[TaskSearch], options: TuningOptions, pool: CandidatePool, report: Report, ends_at: float
-) -> None:
-    while (left := _left(searches, options)) > 0 and time.monotonic() < ends_at:
-        alive = [search for search in searches if not search.exhausted]
-        if not alive:
-            return
-        search = max(alive, key=TaskSearch.promise)
-        candidates = search.propose(min(options.batch, left))
-        if candidates:
-            search.add(candidates, pool.evaluate(candidates))
-            _show(searches, options, report)
-
-
-def _left(searches: Sequence[TaskSearch], options: TuningOptions) -> int:
-    return options.trials - sum(search.trials for search in searches)
-
-
-def _show(searches: Sequence[TaskSearch], options: TuningOptions, report: Report) -> None:
-    known = [(search.ops, search.best_s) for search in searches if search.best_s is not None]
-    report(
-        "trials",
-        done=sum(search.trials for search in searches),
-        total=options.trials,
-        failed=sum(search.failed for search in searches),
-        tuned=len(known),
-        tasks=sum(not search.one_point for search in searches),
-        stopped_early=sum(search.stopped_early for search in searches),
-        best_us=1e6 * sum(ops * best for ops, best in known),
-    )
