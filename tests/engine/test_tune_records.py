@@ -14,7 +14,8 @@ from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune.borrow import borrow
-from layoutlab.engine.relax.tune.records import coverage, open_database
+from layoutlab.engine.relax.tune.coverage import coverage
+from layoutlab.engine.relax.tune.records import open_database
 from layoutlab.engine.relax.tune.tuner import extract_tasks
 from layoutlab.errors import StageError
 from layoutlab.records.change import pruned
