@@ -36,7 +36,7 @@ task    name                       kind     ops    trials    best us
 ------  -------------------------  -------  -----  --------  ---------
 0       fused_conv2d_add_relu1     conv2d   1      0         -
 1       fused_conv2d1_add1_relu11  conv2d   1      0         -
-2       mean1                      reduce   1      0         -
+2       mean1                      mean     1      0         -
 3       fused_matmul_add21         matmul   1      0         -
 4       softmax1                   softmax  1      0         -
 """
@@ -116,7 +116,7 @@ def test_one_task_is_tuned_alone_and_the_run_goes_on_from_it(layoutlab, tmp_path
     done = layoutlab("tune", "--tasks", "matmull")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == (
-        'error: nhwc: "matmull" names no task: did you mean "matmul"? There are the kinds conv2d, reduce, matmul, '
+        'error: nhwc: "matmull" names no task: did you mean "matmul"? There are the kinds conv2d, mean, matmul, '
         "softmax and the tasks 0 fused_conv2d_add_relu1, 1 fused_conv2d1_add1_relu11, 2 mean1, 3 fused_matmul_add21, "
         "4 softmax1"
     )

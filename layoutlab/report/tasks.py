@@ -49,7 +49,8 @@ def find_tasks(
         model = bind_model(model, loaded.spec.model.batch, Path(scratch))
         runs = results / "runs" / loaded.spec.name
         store = stack.enter_context(Store(runs)) if (runs / "events.jsonl").exists() else None
-        target = _last_target(store) or spec_target(loaded, log)
+        # MetaSchedule's rules need to know how many cores share a loop.
+        target = {"num-cores": loaded.spec.threads, **(_last_target(store) or spec_target(loaded, log))}
         for variant in loaded.spec.variants:
             progress.show(f"{variant.name}: tasks")
             folder = _last_folder(store, variant.name) or Path(scratch) / variant.name

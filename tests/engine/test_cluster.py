@@ -13,8 +13,8 @@ from distributed import Client, LocalCluster
 
 from layoutlab.engine.relax.tune import cluster as cluster_module
 from layoutlab.engine.relax.tune.cluster import Cluster
-from layoutlab.engine.relax.tune.executors import as_finished
 from layoutlab.engine.relax.tune.coverage import coverage
+from layoutlab.engine.relax.tune.executors import as_finished
 from layoutlab.engine.relax.tune.records import open_database
 from layoutlab.engine.relax.tune.tuner import tune
 from layoutlab.errors import StageError

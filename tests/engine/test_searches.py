@@ -103,7 +103,7 @@ class Asked:
 
     def __init__(self, task, database=None, seed: int = 7, **changes) -> None:
         self.database = database or meta_schedule.database.MemoryDatabase()
-        self.search = TaskSearch(task, TARGET, options(1000, **changes), self.database, None, seed, threads=1)
+        self.search = TaskSearch(task, TARGET, options(1000, **changes), self.database, None, seed)
         (seconds,) = trial_times(self.database, [task.dispatched[0]])
         self.search.resume(seconds)
 

@@ -15,14 +15,18 @@ FAILURES_FILE = "failures.jsonl"
 def append_failures(
     database: meta_schedule.database.Database, mod: tvm.IRModule, task: str, errors: Sequence[str]
 ) -> None:
-    """Append one line for each error of a task's candidates; nothing for a database that is only in memory."""
+    """Append one line for each error of a task's candidates; nothing for a database that is only in memory.
+
+    Half a line that a kill left at the end becomes a line of its own, which `first_failures` leaves out.
+    """
     path = _path(database)
     if path is None or not errors:
         return
     workload = workload_key(database, mod)
-    with open(path, "a", encoding="utf-8") as file:
-        for error in errors:
-            file.write(json.dumps({"workload": workload, "task": task, "error": error}) + "\n")
+    lines = [json.dumps({"workload": workload, "task": task, "error": error}) + "\n" for error in errors]
+    with open(path, "a+b") as file:
+        torn = file.tell() and path.read_bytes()[-1:] != b"\n"
+        file.write(("\n" * bool(torn) + "".join(lines)).encode())
         file.flush()
         os.fsync(file.fileno())
 

@@ -37,7 +37,7 @@ def registers_of(target: tvm.target.Target) -> Registers:
         floats=vector_floats(target),
         count=vector_registers(target),
         inputs=4 if is_aarch64(target) else 1,
-        cores=int(target.attrs["num-cores"]),
+        cores=int(target.attrs.get("num-cores", 1)),
     )
 
 
