@@ -62,6 +62,7 @@ nhwc       -                 keep               20
 nchw8c     NCHW              nchwc(block=8)     20
 untuned    -                 -                  untuned
 
+tuning: evolutionary search, cost model xgb
 outputs checked on 5 inputs
 2 rounds of 3 variants and TFLite: at least 0 s
 writes results/x/table.md, table.csv, table.json, coverage.csv; keeps records in results/runs/x/

@@ -8,6 +8,7 @@ from tabulate import tabulate
 
 from layoutlab.device.choose import why_not_simulated
 from layoutlab.progress import duration
+from layoutlab.report.table import search_text
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.spec.target import format_target
@@ -25,6 +26,7 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
             "",
             tabulate(rows, headers="keys", tablefmt="simple", disable_numparse=True),
             "",
+            *([f"tuning: {search_text(spec.tuning.model_dump())}"] if any(v.tune for v in spec.variants) else []),
             f"outputs checked on {spec.check.inputs} inputs",
             *_protocol(spec),
             f"writes {results / spec.name}/table.md, table.csv, table.json, coverage.csv; keeps records in "

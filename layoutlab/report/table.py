@@ -195,7 +195,7 @@ def _footer(comparison: Comparison) -> list[str]:
         f"target: {format_target(run['target'])}",
         f"device: {run['device']}, {run['threads']} thread{'s' if run['threads'] > 1 else ''}",
         f"versions: {versions}",
-        f"tuning: {tuning['trials']} trials a variant, {_search(tuning)}, "
+        f"tuning: {tuning['trials']} trials a variant, {search_text(tuning)}, "
         f"weights {'packed' if tuning['pack_weights'] else 'not packed'}, seed {tuning['seed']}",
         f"outputs: {check['inputs']} seeded inputs, tolerance {check['atol']:g} + {check['rtol']:g} x |TFLite|, "
         f"seed {check['seed']}",
@@ -204,7 +204,7 @@ def _footer(comparison: Comparison) -> list[str]:
     ]
 
 
-def _search(tuning: dict[str, Any]) -> str:
+def search_text(tuning: dict[str, Any]) -> str:
     """The search with what ranks its candidates, and what else limited it."""
     ranked = f", cost model {tuning['cost_model']}" if tuning["search"] == "evolutionary" else ""
     limits = [

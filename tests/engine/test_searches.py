@@ -13,6 +13,7 @@ from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune.coverage import coverage
+from layoutlab.engine.relax.tune.point_search import RankedPoints
 from layoutlab.engine.relax.tune.points import (
     at_random,
     design_spaces,
@@ -257,3 +258,27 @@ def test_skipped_tasks_are_those_that_the_spec_names(tasks):
     with pytest.raises(StageError) as refused:
         _not_skipped(tasks, options(8, skip=("7",)))
     assert str(refused.value) == 'tune: tuning.skip: "7" names task 7, and the variant has tasks 0 to 4'
+
+
+def test_a_small_space_is_drawn_from_and_its_best_ranked_points_come_first(pool_task):
+    """Every point is proposed once, and each batch is the best ranked of those that wait."""
+    context, _, spaces = spaces_of(pool_task)
+    postprocessors = context.space_generator.postprocs
+    everything = next_candidates(in_order(spaces), postprocessors, set(), 10_000)
+    ranked: list[list[float]] = []
+
+    def rank(candidates):
+        ranked.append([float(len(key_of(candidate.sch.trace))) for candidate in candidates])
+        return ranked[-1]
+
+    search = RankedPoints(at_random(spaces, 1), postprocessors, set(), rank, population=6)
+    proposed = []
+    while batch := search.propose(2):
+        scores = [float(len(key_of(candidate.sch.trace))) for candidate in batch]
+        assert scores == sorted(ranked[-1], reverse=True)[: len(batch)]
+        assert len(ranked[-1]) <= 6
+        proposed += [key_of(candidate.sch.trace) for candidate in batch]
+    assert len(proposed) == len(set(proposed))
+    # Drawing ends when hardly any point is new: a few of many may be left out.
+    assert set(proposed) <= {key_of(candidate.sch.trace) for candidate in everything}
+    assert len(proposed) >= 0.9 * len(everything)
