@@ -9,11 +9,13 @@ import numpy as np
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
 from layoutlab import hooks
+from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.build import apply_records, build_library
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.measure.inputs import make_inputs
 from layoutlab.model.describe import describe
+from layoutlab.spec.models import TuningSpec
 
 # Without the vector width of this machine: results do not depend on where the tests run.
 TARGET = {"kind": "llvm", "num-cores": 1}
@@ -67,3 +69,8 @@ def run_tflite(path: Path, inputs: Sequence[np.ndarray], xnnpack: bool = True) -
         interpreter.set_tensor(detail["index"], value)
     interpreter.invoke()
     return [interpreter.get_tensor(detail["index"]) for detail in interpreter.get_output_details()]
+
+
+def tuning_options(trials: int, **changes) -> TuningOptions:
+    """Options of a small tuning: the defaults of a spec, but small batches, a small population, short measuring."""
+    return TuningOptions(**TuningSpec(trials=trials, batch=4, population=8, min_repeat_ms=0, **changes).model_dump())

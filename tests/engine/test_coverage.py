@@ -29,6 +29,7 @@ from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.errors import StageError
 
 from ..conftest import TINY
+from .running import tuning_options
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
 NCHW4C = ("NCHW", hooks.Nchwc(4))
@@ -40,19 +41,6 @@ def lowered(model: str, layout=NHWC, target=TARGET) -> tvm.IRModule:
     mod = canonicalise(import_model((TINY / f"{model}.tflite").read_bytes()))
     converted, _ = apply_plan(mod, plan(mod, *layout))
     return lower(converted, target, pack_weights=True)
-
-
-def options(trials: int, **changes) -> TuningOptions:
-    fields = {
-        "trials": trials,
-        "search": "replay-trace",
-        "cost_model": "random",
-        "pack_weights": True,
-        "batch": 4,
-        "population": 8,
-        "seed": 1,
-    }
-    return TuningOptions(**(fields | changes))
 
 
 def run(tasks, folder: Path, tuning: TuningOptions) -> meta_schedule.database.Database:
@@ -177,7 +165,7 @@ def test_a_task_whose_candidates_all_fail_stops_and_says_what_the_compiler_said(
     bad = task(
         "bad", primfunc(lambda value: tvm.tirx.call_intrin("float32", "tirx.tvm_warp_shuffle", 0, value, 0, 0, 0))
     )
-    tuning = options(400, batch=64)
+    tuning = tuning_options(400, batch=64)
     database = run([bad], tmp_path, tuning)
     (found,) = coverage(database, [bad])
     assert (found.trials, found.failed, found.best_us) == (HOPELESS_TRIALS, HOPELESS_TRIALS, None)
@@ -193,7 +181,7 @@ def test_a_task_of_one_point_gets_no_trial_and_its_schedule_only_with_several_th
         target = tvm.target.Target({"kind": "llvm", "num-cores": cores})
         mod = lowered("tiny_groups", NCHW4C, target)
         tasks = [task for task in extract_tasks(mod, target) if str(task.task_name).startswith("reshape")]
-        database = run(tasks, tmp_path / str(cores), options(20))
+        database = run(tasks, tmp_path / str(cores), tuning_options(20))
         covered = coverage(database, tasks)
         assert {(found.space, found.trials, found.untuned_because) for found in covered} == {
             (1, 0, "space of one point")

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.compile import _not_skipped
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
@@ -30,22 +29,9 @@ from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.errors import StageError
 
 from ..conftest import TINY
+from .running import tuning_options
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
-
-
-def options(trials: int, **changes) -> TuningOptions:
-    fields = {
-        "trials": trials,
-        "search": "evolutionary",
-        "cost_model": "xgb",
-        "pack_weights": True,
-        "batch": 4,
-        "population": 8,
-        "seed": 1,
-        "min_repeat_ms": 0,
-    }
-    return TuningOptions(**(fields | changes))
 
 
 def extract(name: str) -> list:
@@ -70,7 +56,7 @@ def run(tasks, folder: Path, trials: int, again: bool = False, **changes):
     ended = tune(
         tasks,
         TARGET,
-        options(trials, **changes),
+        tuning_options(trials, **changes),
         database,
         folder / "candidates",
         lambda event, **fields: events.append(fields),
@@ -104,7 +90,7 @@ class Asked:
 
     def __init__(self, task, database=None, seed: int = 7, **changes) -> None:
         self.database = database or meta_schedule.database.MemoryDatabase()
-        self.search = TaskSearch(task, TARGET, options(1000, **changes), self.database, None, seed)
+        self.search = TaskSearch(task, TARGET, tuning_options(1000, **changes), self.database, None, seed)
         (seconds,) = trial_times(self.database, [task.dispatched[0]])
         self.search.resume(seconds)
 
@@ -253,10 +239,10 @@ def test_a_time_limit_ends_the_tuning_between_batches(tasks, tmp_path):
 
 
 def test_skipped_tasks_are_those_that_the_spec_names(tasks):
-    assert _not_skipped(tasks, options(8)) == (0, 1, 2, 3, 4)
-    assert _not_skipped(tasks, options(8, skip=("conv2d", "4", "pool2d"))) == (2, 3)
+    assert _not_skipped(tasks, tuning_options(8)) == (0, 1, 2, 3, 4)
+    assert _not_skipped(tasks, tuning_options(8, skip=("conv2d", "4", "pool2d"))) == (2, 3)
     with pytest.raises(StageError) as refused:
-        _not_skipped(tasks, options(8, skip=("7",)))
+        _not_skipped(tasks, tuning_options(8, skip=("7",)))
     assert str(refused.value) == 'tune: tuning.skip: "7" names task 7, and the variant has tasks 0 to 4'
 
 

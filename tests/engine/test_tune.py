@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
@@ -17,21 +16,9 @@ from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import tvm
 
 from ..conftest import TINY
+from .running import tuning_options
 
 TARGET = tvm.target.Target({"kind": "llvm", "num-cores": 1})
-
-
-def options(trials: int, **changes) -> TuningOptions:
-    fields = {
-        "trials": trials,
-        "search": "evolutionary",
-        "cost_model": "xgb",
-        "pack_weights": True,
-        "batch": 4,
-        "population": 8,
-        "seed": 1,
-    }
-    return TuningOptions(**(fields | changes))
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +33,7 @@ def run(tasks, folder: Path, trials: int, **changes):
     tune(
         tasks,
         TARGET,
-        options(trials, **changes),
+        tuning_options(trials, **changes),
         database,
         folder / "candidates",
         lambda event, **fields: events.append(fields),
@@ -85,7 +72,7 @@ def test_every_batch_is_on_disk_before_the_next(tasks, tmp_path):
     scratch = tmp_path / "candidates"
     scratch.mkdir()
     (scratch / "left by a killed run.so").write_bytes(b"")
-    tune(tasks, TARGET, options(8), open_database(tmp_path), scratch, report)
+    tune(tasks, TARGET, tuning_options(8), open_database(tmp_path), scratch, report)
     assert all(done == stored for done, stored in seen)
     assert not scratch.exists()
 
@@ -100,9 +87,9 @@ def test_replay_trace_and_the_random_cost_model(tasks, tmp_path):
 
 
 def test_first_batches_leave_most_of_the_budget_for_the_search():
-    assert first_batch_size(options(1000, batch=16), tasks=40) == 6
-    assert first_batch_size(options(10_000, batch=16), tasks=40) == 16
-    assert first_batch_size(options(10, batch=16), tasks=40) == 1
+    assert first_batch_size(tuning_options(1000, batch=16), tasks=40) == 6
+    assert first_batch_size(tuning_options(10_000, batch=16), tasks=40) == 16
+    assert first_batch_size(tuning_options(10, batch=16), tasks=40) == 1
 
 
 def test_records_torn_by_a_kill_are_used_again(tasks, tmp_path):
