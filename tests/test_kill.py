@@ -134,7 +134,7 @@ def kill_while_tuning(begun: Terminal, folder: Path, lines: int, seconds: float)
     return len(known)
 
 
-@pytest.mark.parametrize(("kills", "trials"), [(5, 16), pytest.param(20, 80, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kills", "trials"), [(3, 16), pytest.param(20, 80, marks=pytest.mark.slow)])
 def test_a_run_killed_again_and_again_loses_no_trial_and_ends_as_any_other(tmp_path, terminal, kills, trials):
     write(tmp_path, ["{name: nhwc, alter_op_layout: keep}"], trials=trials)
     most_processes, kept = 0, b""

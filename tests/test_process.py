@@ -61,8 +61,8 @@ def failure(verbs, tmp_path, body: str, **options) -> StageError:
         ("os.abort()", "the process was killed by SIGABRT"),
         ("os._exit(3)", "the process ended with code 3 and no result"),
         ("raise SystemExit(0)", "the process ended with code 0 and no result"),
-        ("raise ValueError('first line\\nlast line')", "ValueError: last line"),
-        ("raise KeyError", "KeyError: "),
+        ("raise ValueError('first line\\nlast line')", "ValueError: first line"),
+        ("raise KeyError", "KeyError: no message"),
     ],
 )
 def test_a_worker_that_dies_is_a_failed_stage_with_its_cause(verbs, tmp_path, body, cause):

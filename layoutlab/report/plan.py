@@ -8,7 +8,7 @@ from tabulate import tabulate
 
 from layoutlab.device.choose import why_not_simulated
 from layoutlab.progress import duration
-from layoutlab.report.table import search_text
+from layoutlab.report.search import search_text
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.spec.target import format_target

@@ -13,6 +13,7 @@ from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.report.coverage import coverage_notes, coverage_records
+from layoutlab.report.search import search_text
 from layoutlab.spec.target import format_target
 
 # Unknown, or does not apply.
@@ -202,21 +203,6 @@ def _footer(comparison: Comparison) -> list[str]:
         *([] if comparison.simulated else [_conditions(comparison.conditions)]),
         *(f"hook of {variant}: file with sha256 {sha256}" for variant, sha256 in comparison.hooks.items()),
     ]
-
-
-def search_text(tuning: dict[str, Any]) -> str:
-    """The search with what ranks its candidates, and what else limited it."""
-    ranked = f", cost model {tuning['cost_model']}" if tuning["search"] == "evolutionary" else ""
-    limits = [
-        f", {text.format(value)}"
-        for field, text in (
-            ("time_limit_s", "at most {} s a variant"),
-            ("early_stop", "a task ended after {} trials without a better one"),
-        )
-        if (value := tuning.get(field))
-    ]
-    skipped = f", without {', '.join(tuning['skip'])}" if tuning.get("skip") else ""
-    return f"{tuning['search']} search{ranked}{''.join(limits)}{skipped}"
 
 
 def _sources(variant: str, found: dict[str, Any]) -> list[str]:

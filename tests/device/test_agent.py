@@ -95,9 +95,11 @@ def test_what_a_verb_raises_comes_back_in_one_line(port):
 
 def test_a_crash_costs_its_session_only(port, tmp_path):
     path = library(tmp_path, "abort();")
+    crashing = session(port)
     with pytest.raises(StageError) as caught:
-        session(port).do("count_candidate", library=str(path), arguments=[], marks="")
+        crashing.do("count_candidate", library=str(path), arguments=[], marks="")
     assert str(caught.value) == "run: crashed its process on the device"
+    crashing.close()
     assert session(port).do("describe")["machine"]
 
 
