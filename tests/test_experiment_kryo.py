@@ -89,7 +89,7 @@ def test_the_table_says_simulated_in_every_row(done):
     assert notes[0].endswith("): its figures are simulated")
     assert notes[1] == "baseline: LiteRT 1.4.0, 1 thread, XNNPACK on"
     assert notes[2].startswith("simulated, not measured: ")
-    assert lines[11].endswith("they are never to be ranked with measured ones")
+    assert notes[3].endswith("they are never to be ranked with measured ones")
 
 
 def test_figures_add_up(done):

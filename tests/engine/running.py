@@ -73,4 +73,5 @@ def run_tflite(path: Path, inputs: Sequence[np.ndarray], xnnpack: bool = True) -
 
 def tuning_options(trials: int, **changes) -> TuningOptions:
     """Options of a small tuning: the defaults of a spec, but small batches, a small population, short measuring."""
-    return TuningOptions(**TuningSpec(trials=trials, batch=4, population=8, min_repeat_ms=0, **changes).model_dump())
+    small = {"trials": trials, "batch": 4, "population": 8, "min_repeat_ms": 0}
+    return TuningOptions(**TuningSpec(**(small | changes)).model_dump())

@@ -19,7 +19,8 @@ from layoutlab.engine.relax.tune.records import open_database
 from layoutlab.engine.relax.tune.tuner import tune
 from layoutlab.errors import StageError
 
-from .test_tune import TARGET, options, tasks
+from .running import tuning_options
+from .test_tune import TARGET, tasks
 
 __all__ = ["tasks"]
 
@@ -54,7 +55,7 @@ def test_a_tuning_outlives_a_killed_worker(tasks, tmp_path: Path, local, address
     database = open_database(tmp_path)
     few = tasks[:2]
     changes = {"workers": address, "search": "replay-trace", "min_repeat_ms": 1}
-    tune(few, TARGET, options(12, **changes), database, tmp_path / "candidates", report)
+    tune(few, TARGET, tuning_options(12, **changes), database, tmp_path / "candidates", report)
     assert killed
     found = coverage(database, few)
     assert (sum(task.trials for task in found), sum(task.failed for task in found)) == (12, 0)
