@@ -9,7 +9,7 @@ import argparse
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -251,58 +251,66 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _layouts(options: argparse.Namespace) -> int:
-    loaded = _load(options)
     from layoutlab.engine.base import to_json
-    from layoutlab.progress import Progress
     from layoutlab.report.layouts import find_layouts, layouts_text
 
-    if options.variant is not None:
-        loaded = _only(loaded, options.variant)
-    failed, data = False, {}
-    with Progress() as progress:
-        for name, found in find_layouts(loaded, _allowed(options), progress):
-            failed = failed or isinstance(found, Exception)
-            if options.json:
-                data[name] = {"error": str(found)} if isinstance(found, Exception) else to_json(found)
-            else:
-                print(layouts_text(name, found, options.ir))
-    if options.json:
-        print(json.dumps(data, indent=1))
-    return EXIT_VARIANT_FAILED if failed else EXIT_OK
+    loaded = _load_variants(options)
+    return _show_variants(
+        lambda progress: find_layouts(loaded, _allowed(options), progress),
+        options,
+        lambda name, layouts: layouts_text(name, layouts, options.ir),
+        to_json,
+    )
 
 
 def _tasks(options: argparse.Namespace) -> int:
-    loaded = _load(options)
     from layoutlab.engine.base import to_json
-    from layoutlab.progress import Progress
     from layoutlab.report.tasks import find_tasks, tasks_text
 
-    if options.variant is not None:
-        loaded = _only(loaded, options.variant)
-    failed, data = False, {}
+    loaded = _load_variants(options)
+    return _show_variants(
+        lambda progress: find_tasks(loaded, options.results, _allowed(options), progress),
+        options,
+        tasks_text,
+        lambda tasks: [to_json(task) for task in tasks],
+    )
+
+
+def _load_variants(options: argparse.Namespace) -> Any:
+    """The spec, with the chosen variant alone if one is chosen."""
+    loaded = _load(options)
+    return loaded if options.variant is None else _only(loaded, options.variant)
+
+
+def _show_variants(
+    find: Callable[[Any], Iterable[tuple[str, Any]]],
+    options: argparse.Namespace,
+    text: Callable[[str, Any], str],
+    data: Callable[[Any], Any],
+) -> int:
+    """Show what is found of each variant, or its error, as it comes, or as JSON in the end; returns the exit code."""
+    from layoutlab.progress import Progress
+
+    failed, shown = False, {}
     with Progress() as progress:
-        for name, found in find_tasks(loaded, options.results, _allowed(options), progress):
-            failed = failed or isinstance(found, Exception)
+        for name, value in find(progress):
+            failed = failed or isinstance(value, Exception)
             if options.json:
-                data[name] = (
-                    {"error": str(found)} if isinstance(found, Exception) else [to_json(task) for task in found]
-                )
+                shown[name] = {"error": str(value)} if isinstance(value, Exception) else data(value)
             else:
-                print(tasks_text(name, found))
+                print(text(name, value))
     if options.json:
-        print(json.dumps(data, indent=1))
+        print(json.dumps(shown, indent=1))
     return EXIT_VARIANT_FAILED if failed else EXIT_OK
 
 
 def _tune(options: argparse.Namespace) -> int:
-    loaded = _load(options)
     from layoutlab.engine.base import TuneRequest
     from layoutlab.progress import Progress
     from layoutlab.report.tasks import tuned_text
     from layoutlab.tuning import tune_spec
 
-    if options.variant is not None:
-        loaded = _only(loaded, options.variant)
+    loaded = _load_variants(options)
     request = TuneRequest(tasks=options.tasks, trials=options.trials)
     exit_code = EXIT_OK
     with Progress() as progress:

@@ -116,10 +116,6 @@ def _extent(sch: s_tir.Schedule, loop: Any) -> int:
     return int(sch.get(loop).extent)
 
 
-def _divisors(extent: int, most: int) -> list[int]:
-    return [number for number in range(1, min(extent, most) + 1) if extent % number == 0]
-
-
 class _Space:
     """One design space: `vectors` of channels in a tile, the loops around it in `order`, and the place of `padding`."""
 
@@ -147,13 +143,7 @@ class _Space:
     @property
     def _floats(self) -> int:
         """Floats in the vectors of the tile: as many as a register holds, where that divides the channels."""
-        channels = self._extent(self._channels)
-        if self._blocks is not None:
-            return channels
-        floats = self._registers.floats
-        while channels % floats:
-            floats //= 2
-        return floats
+        return self._lanes(self._channels) if self._blocks is None else self._extent(self._channels)
 
     def _widest(self) -> int:
         """Most columns of a tile: accumulators, a row of weights and some inputs have to fit into the registers."""
