@@ -13,11 +13,14 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from layoutlab.spec.models import Expected, HookSpec, HostTarget, TargetDict
+from layoutlab.spec.models import DeviceSpec, Expected, HookSpec, HostTarget, TargetDict
 from layoutlab.spec.rules import Loc
 from layoutlab.spec.scalars import READERS, Unreadable, looks_like_number
 from layoutlab.spec.source import Problem, problem_at
 from layoutlab.spec.words import closest, did_you_mean, listed, quoted
+
+# What may be written as one text instead of a mapping.
+_TEXT_OR_MAPPING = (HookSpec, DeviceSpec)
 
 
 class Bad:
@@ -106,7 +109,7 @@ class TreeReader:
     def _scalar(self, node: yaml.ScalarNode, kind: Any, place: Place, loc: Loc) -> Any:
         if node.value == "" and node.style is None:
             return self._refuse(place, loc)
-        if get_origin(kind) in (Literal, Union, UnionType) or kind is HookSpec:
+        if get_origin(kind) in (Literal, Union, UnionType) or kind in _TEXT_OR_MAPPING:
             return node.value
         if kind not in READERS:
             return self._refuse(place, loc)
