@@ -8,12 +8,12 @@ a device has nothing else.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from layoutlab.device.candidate_timing import Timing, random_values, time_candidate
 from layoutlab.device.runners import open_runner
 from layoutlab.measure.conditions import read_conditions
 from layoutlab.measure.inputs import load_sets, save_sets
@@ -65,18 +65,31 @@ def count_candidate(library: str, arguments: Sequence[tuple[str, Sequence[int]]]
     return {"pid": _counter(marks)(lambda: function(*tensors), cold=True)}
 
 
-def random_values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Seeded values without zeros: zeros (and denormals) make some candidates look faster than they are."""
-    generator = np.random.default_rng(1)
-    if dtype.startswith("float"):
-        return generator.uniform(0.1, 1.0, shape).astype(dtype)
-    return generator.integers(1, 100, shape).astype(dtype)
+def measure_candidate(
+    library: str,
+    arguments: Sequence[tuple[str, Sequence[int]]],
+    repeats: int,
+    min_repeat_ms: int,
+    cold_cache: bool,
+    cores: Sequence[int] | None = None,
+    threads: int = 1,
+) -> float:
+    """Median seconds of one call of `main` in a candidate's library; see `candidate_timing.Timing`.
+
+    `arguments` are (dtype, shape) of each tensor. `cores` are the numbers of the cores that it may use (None: any),
+    `threads` is the size of TVM's thread pool. For a process that has not used TVM yet: both hold from the start.
+    """
+    if cores is not None:
+        os.sched_setaffinity(0, cores)
+        # TVM would spread its threads over the first cores of the machine, whichever were chosen.
+        os.environ["TVM_BIND_THREADS"] = "0"
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    timing = Timing(repeats=repeats, min_repeat_ms=min_repeat_ms, cold_cache=cold_cache)
+    return time_candidate(library, arguments, timing)
 
 
 def _counter(marks: str) -> Callable[..., int]:
     """A function that counts one call of a callable without arguments, and returns this process' number."""
-    import os
-
     library = ctypes.PyDLL(marks)
     library.layoutlab_counted.restype = ctypes.py_object
     library.layoutlab_counted.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_long]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from layoutlab.engine.relax.tune.candidates import Timing, build_candidate, cold_calls, measure_candidate
+from layoutlab.device.candidate_timing import Timing, cold_calls
+from layoutlab.engine.relax.tune.candidates import build_candidate, measure_candidate
 from layoutlab.engine.relax.tvm_cpu import tvm
 
 FLOATS = 1024

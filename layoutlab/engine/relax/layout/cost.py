@@ -15,7 +15,7 @@ import tvm
 from tvm import relax
 
 from layoutlab.device.base import DeviceKind
-from layoutlab.device.on_device import random_values
+from layoutlab.device.candidate_timing import random_values
 from layoutlab.engine.relax.layout.plan import op_name, static_shape
 from layoutlab.engine.relax.link import linker_for
 from layoutlab.engine.relax.lower import lower
