@@ -42,6 +42,33 @@ class Device(Protocol):
     def take_samples(self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path) -> dict[str, Any]:
         """One round of one row, as it goes into the record.
 
-        Measured: `samples_ms`, `conditions` before and after, and `runtime`. Simulated: `counts`, what
+        Measured: what `device.on_device.take_samples` answers. Simulated: `counts`, what
         `device.kryo.cycles` computes cycles from, `functions`, the same for each function, and `runtime`.
         """
+
+
+def sample_arguments(measure: MeasureSpec) -> dict[str, Any]:
+    """The arguments of `device.on_device.take_samples` that the spec decides, the same for every device."""
+    return {
+        "repeats": measure.repeats,
+        "min_repeat_ms": measure.min_repeat_ms,
+        "warmup_ms": measure.warmup_ms,
+        "cores": measure.cores if isinstance(measure.cores, str) else list(measure.cores),
+        "cooldown_ms": measure.cooldown_ms,
+        "cooldown_until_c": measure.cooldown_until_c,
+        "cooldown_limit_s": measure.cooldown_limit_s,
+    }
+
+
+def expected_s(measure: MeasureSpec) -> float:
+    """Seconds that warm-up and samples of one `take_samples` are meant to take."""
+    return (measure.warmup_ms + measure.repeats * measure.min_repeat_ms) / 1e3
+
+
+def longest_s(measure: MeasureSpec) -> float:
+    """Seconds after which a `take_samples` hangs, besides what its start takes.
+
+    Slow models need far more than `expected_s`, for each repeat is at least one call; cool-downs take what they may.
+    """
+    wait_s = 0 if measure.cooldown_until_c is None else measure.cooldown_limit_s
+    return 10 * expected_s(measure) + measure.cooldown_ms / 1e3 + wait_s

@@ -14,9 +14,11 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     GetJsonSchemaHandler,
     PlainValidator,
+    Tag,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -106,6 +108,31 @@ TuningSeed = Annotated[
     int,
     Field(ge=1, le=LARGEST_SEED),
     Expected(f"a whole number from 1 to {LARGEST_SEED} (TVM refuses the seed 0)"),
+]
+
+CoreNames = Literal["big", "little", "all"]
+CoreNumber = Annotated[
+    int, Expected("a core number, from 0"), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 9999})
+]
+
+
+def _possible_cores(cores: str | tuple[int, ...]) -> str | tuple[int, ...]:
+    if isinstance(cores, str):
+        return cores
+    for core in cores:
+        if core < 0:
+            raise ValueError(f"core {core}: cores are numbered from 0")
+        if cores.count(core) > 1:
+            raise ValueError(f"core {core} is named twice")
+    return cores
+
+
+Cores = Annotated[
+    # Told apart by their form, so that a mistake is reported once and not for each of the two.
+    Annotated[CoreNames, Tag("name")] | Annotated[tuple[CoreNumber, ...], Field(min_length=1), Tag("list")],
+    Discriminator(lambda cores: "name" if isinstance(cores, str) else "list"),
+    AfterValidator(_possible_cores),
+    Expected("big, little, all or a list of core numbers such as [4, 5]", ("big", "little", "all")),
 ]
 
 
@@ -440,6 +467,22 @@ class MeasureSpec(_Part):
     repeats: int = Field(default=10, ge=1, le=1000, description="Timed repeats within a round.")
     min_repeat_ms: int = Field(default=100, ge=1, le=600_000, description="Shortest duration of one repeat, in ms.")
     warmup_ms: int = Field(default=500, ge=0, le=600_000, description="Untimed running before each round, in ms.")
+    cores: Cores = Field(
+        default="big",
+        description="Cores that the model runs on: big (the fastest cluster; where all cores are alike, all), little "
+        "(the slowest cluster), all, or a list of core numbers. The simulated core ignores it.",
+    )
+    cooldown_ms: int = Field(default=0, ge=0, le=600_000, description="Pause before each row's round, in ms.")
+    cooldown_until_c: float | None = Field(
+        default=None,
+        ge=0,
+        le=120,
+        description="Wait before each row's round until the hottest CPU zone is at or below this, in °C; left out, or "
+        "where no CPU temperature can be read, there is no such wait.",
+    )
+    cooldown_limit_s: int = Field(
+        default=300, ge=1, le=3600, description="Longest wait for cooldown_until_c, in seconds; then it goes on hot."
+    )
     seed: Seed = Field(default=1, description="Seed of the order within rounds and of the inputs.")
 
 
