@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from layoutlab.baseline.tflite import versions
-from layoutlab.device.choose import Choice, choose
+from layoutlab.device.choice import Choice
+from layoutlab.device.choose import choose
 from layoutlab.device.kryo.provision import provision
+from layoutlab.device.rpc.device import describe_remote
 from layoutlab.errors import DeviceError, ModelError, StageError
 from layoutlab.measure.cores import choose_cores
 from layoutlab.model.file import ModelFile
@@ -75,7 +77,12 @@ def begin(
     fresh: bool = False,
 ) -> Run:
     """The device and the inputs; what the run depends on is recorded, as an event of this kind."""
-    choice = choose(loaded.spec, lambda: _host_target(store), lambda: provision(progress.say, progress.show))
+    choice = choose(
+        loaded.spec,
+        lambda: _host_target(store),
+        lambda: provision(progress.say, progress.show),
+        lambda address: describe_remote(address, store.folder / "logs" / "device.log"),
+    )
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
     if kind == "run" and choice.device.kind == "host":
         # Found out now, and not when all variants are tuned.

@@ -100,6 +100,11 @@ class Worker:
                 stage = event["name"]
             on_event(event)
 
+    @property
+    def alive(self) -> bool:
+        """Whether it can do another job."""
+        return self._process.poll() is None
+
     def _read(self) -> None:
         """The worker's events as they come; None when there are no more."""
         assert self._process.stdout is not None

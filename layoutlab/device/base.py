@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from layoutlab.spec.models import MeasureSpec
 
-DeviceKind = Literal["host", "kryo"]
+DeviceKind = Literal["host", "kryo", "rpc"]
+
+
+class Leased(Protocol):
+    """One device that nobody else gets meanwhile: it runs artifacts and the TFLite baseline, each in a fresh process.
+
+    Simulated devices answer with counts that repeat exactly, so one round is enough; the others with samples in ms.
+    Raises StageError for what is wrong with what was to be run, DeviceLost when the device went away.
+    """
+
+    @property
+    def id(self) -> str | None:
+        """Which one of several it is; None where there is only one."""
+
+    def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
+        """Run every input set of `inputs` (see `measure.inputs`) and write the outputs; says what ran them.
+
+        `runner` is as for `device.runners.open_runner`.
+        """
+
+    def take_samples(self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path) -> dict[str, Any]:
+        """One round of one row, as it goes into the record.
+
+        Measured: what `device.on_device.take_samples` answers. Simulated: `counts`, what
+        `device.kryo.cycles` computes cycles from, `functions`, the same for each function, and `runtime`.
+        """
 
 
 class Device(Protocol):
-    """Runs artifacts and the TFLite baseline; each job in a fresh process.
-
-    Simulated devices answer with counts that repeat exactly, so one round is enough; the others with samples in ms.
-    """
+    """What a spec runs on: one device, or several that are alike."""
 
     @property
     def name(self) -> str:
@@ -33,18 +56,11 @@ class Device(Protocol):
     def versions(self) -> dict[str, str]:
         """Versions of what is installed on it."""
 
+    def lease(self, log: Path, prefer: str | None = None) -> AbstractContextManager[Leased]:
+        """One of the devices for some time, if possible the one with the id `prefer`; its output goes to `log`."""
+
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
-        """Run every input set of `inputs` (see `measure.inputs`) and write the outputs; says what ran them.
-
-        `runner` is as for `device.runners.open_runner`.
-        """
-
-    def take_samples(self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path) -> dict[str, Any]:
-        """One round of one row, as it goes into the record.
-
-        Measured: what `device.on_device.take_samples` answers. Simulated: `counts`, what
-        `device.kryo.cycles` computes cycles from, `functions`, the same for each function, and `runtime`.
-        """
+        """As `Leased.compute_outputs`, on any of the devices."""
 
 
 def sample_arguments(measure: MeasureSpec) -> dict[str, Any]:

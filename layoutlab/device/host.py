@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layoutlab.device.base import DeviceKind, longest_s, sample_arguments
+from layoutlab.device.base import DeviceKind, Leased, longest_s, sample_arguments
 from layoutlab.process import run_job
 from layoutlab.spec.models import MeasureSpec
 
@@ -42,6 +43,14 @@ class HostDevice:
     def versions(self) -> dict[str, str]:
         """None but the packages of this machine."""
         return {}
+
+    @property
+    def id(self) -> None:
+        """There is only one."""
+
+    def lease(self, log: Path, prefer: str | None = None) -> AbstractContextManager[Leased]:
+        """See `device.base.Device`."""
+        return nullcontext(self)
 
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.Device`."""

@@ -98,21 +98,18 @@ def measure_candidate(
     repeats: int,
     min_repeat_ms: int,
     cold_cache: bool,
-    cores: Sequence[int] | None = None,
+    cores: str | Sequence[int] = "big",
     threads: int = 1,
 ) -> float:
     """Median seconds of one call of `main` in a candidate's library; see `candidate_timing.Timing`.
 
-    `arguments` are (dtype, shape) of each tensor. `cores` are the numbers of the cores that it may use (None: any),
-    `threads` is the size of TVM's thread pool. For a process that has not used TVM yet: both hold from the start.
+    `arguments` are (dtype, shape) of each tensor. `cores` is as for `measure.cores.choose_cores`, `threads` the size of
+    TVM's thread pool. For a process that has not used TVM yet: both hold from the start.
     """
-    if cores is not None:
-        os.sched_setaffinity(0, cores)
-        # TVM would spread its threads over the first cores of the machine, whichever were chosen.
-        os.environ["TVM_BIND_THREADS"] = "0"
     os.environ["TVM_NUM_THREADS"] = str(threads)
     timing = Timing(repeats=repeats, min_repeat_ms=min_repeat_ms, cold_cache=cold_cache)
-    return time_candidate(library, arguments, timing)
+    with pinned(choose_cores(cores, threads)):
+        return time_candidate(library, arguments, timing)
 
 
 def _counter(marks: str) -> Callable[..., int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+# What a client waits for a device that is busy. Not longer: whoever has none wants to know.
+FREE_S = 10.0
 # A client gives a device up so long after the session's own end, which the device has to see to.
 GRACE_S = 15.0
 
@@ -31,6 +33,10 @@ class RpcAddress:
     def deadline_s(self) -> float:
         """After so long without an answer the device is given up."""
         return self.timeout_s + GRACE_S
+
+    def of_cpu(self, cpu: str | None) -> RpcAddress:
+        """The same, of whose devices those with another CPU are refused."""
+        return replace(self, cpu=cpu)
 
     def single(self, number: int) -> RpcAddress:
         """The address of the device that the `number`-th of several workers uses; at a tracker all use the same."""

@@ -11,7 +11,7 @@ from tvm import rpc
 from layoutlab.agent import DO
 from layoutlab.device.candidate_timing import Timing
 from layoutlab.device.rpc import tracker
-from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.device.rpc.address import FREE_S, RpcAddress
 from layoutlab.device.rpc.leased_agent import LeasedAgent
 from layoutlab.device.rpc.plain_server import PlainServer
 from layoutlab.errors import DeviceError, first_message
@@ -49,7 +49,7 @@ class Remote(Protocol):
         """
 
 
-def open_remote(address: RpcAddress, prefer: str | None = None, wait_s: float = tracker.FREE_S) -> Remote:
+def open_remote(address: RpcAddress, prefer: str | None = None, wait_s: float = FREE_S) -> Remote:
     """Lease a device: the one whose id is `prefer` if it is free, else any.
 
     Raises DeviceError when there is none, or when it is another kind of device than `address.cpu` says.

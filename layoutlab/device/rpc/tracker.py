@@ -16,13 +16,11 @@ from typing import Any
 from tvm import rpc
 from tvm.rpc import base
 
-from layoutlab.device.rpc.address import split_address
+from layoutlab.device.rpc.address import FREE_S, split_address
 from layoutlab.errors import DeviceError, first_message
 from layoutlab.spec.words import did_you_mean, quoted
 
 _CONNECT_S = 5.0
-# What a client waits for a device that is busy. Not longer: whoever has none wants to know.
-FREE_S = 10.0
 # A tracker hands out a device that died a moment ago like any other.
 _DEAD_ONES = 3
 
