@@ -165,8 +165,8 @@ class CompileJob:
 
     `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is None without an
     alter_op_layout, and `tune` is False for the untuned row. `device_kind` says where candidates are measured, and so
-    which linker is needed: on this machine, the simulated Kryo core, or the devices at `rpc`. `borrowed` are records for
-    tasks that have none of their own, the first first.
+    which linker is needed: on this machine, the simulated Kryo core, or the devices at `rpc`. `borrowed` are records
+    for tasks that have none of their own, the first first.
     """
 
     model_path: str

@@ -34,9 +34,12 @@ def build_candidate(module_json: str, target: dict[str, Any], device_kind: Devic
         return path.read_bytes()
 
 
-def measure_candidate(library: bytes, arguments: Arguments, timing: Timing) -> float:
-    """Median seconds of one call on this machine."""
+def measure_candidate(
+    library: bytes, arguments: Arguments, timing: Timing, cores: str | Sequence[int], threads: int
+) -> float:
+    """Median seconds of one call on this machine, on `cores` of it (see `measure.cores.choose_cores`)."""
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
         file.write(library)
         file.flush()
-        return time_candidate(file.name, arguments, timing)
+        with pinned(choose_cores(cores, threads)):
+            return time_candidate(file.name, arguments, timing)

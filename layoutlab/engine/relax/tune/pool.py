@@ -102,6 +102,7 @@ class HostPool(BuildingPool):
         self._timing = Timing(
             repeats=options.repeats, min_repeat_ms=options.min_repeat_ms, cold_cache=options.cold_cache
         )
+        self._cores, self._threads = options.cores, threads_of(target)
         self._runner = WarmExecutor(1, self._timing.timeout_s, self._folder)
         self._open.callback(self._runner.shutdown, cancel_futures=True)
 
@@ -120,7 +121,7 @@ class HostPool(BuildingPool):
         ]
 
     def _measure_one(self, library: bytes, arguments: Arguments) -> Outcome:
-        run = self._runner.submit(measure_candidate, library, arguments, self._timing)
+        run = self._runner.submit(measure_candidate, library, arguments, self._timing, self._cores, self._threads)
         ((_, seconds, error),) = as_finished([run], "the run", self._timing.timeout_s + STALL_S)
         return Outcome(seconds=seconds, error=error)
 
@@ -168,6 +169,11 @@ def arguments_of(candidate: meta_schedule.MeasureCandidate) -> Arguments:
     """(dtype, shape) of the tensors of a candidate."""
     described = [info.as_json() for info in candidate.args_info]
     return [(str(dtype), tuple(int(extent) for extent in shape)) for _, dtype, shape in described]
+
+
+def threads_of(target: tvm.target.Target) -> int:
+    """How many threads the target's code runs with."""
+    return int(target.attrs.get("num-cores", 1))
 
 
 def target_dict(target: tvm.target.Target) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.tune.candidates import Arguments
 from layoutlab.engine.relax.tune.executors import STALL_S, WarmExecutor
-from layoutlab.engine.relax.tune.pool import BuildingPool, Collect, Outcome, arguments_of
+from layoutlab.engine.relax.tune.pool import BuildingPool, Collect, Outcome, arguments_of, threads_of
 from layoutlab.engine.relax.tune.remote import find_device, measure_remote
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.errors import DeviceLost, StageError, first_message
@@ -53,7 +53,7 @@ class RpcPool(BuildingPool):
         self._timing = Timing(
             repeats=options.repeats, min_repeat_ms=options.min_repeat_ms, cold_cache=options.cold_cache
         )
-        self._options = {"threads": int(target.attrs.get("num-cores", 1)), "cores": options.cores}
+        self._options = {"threads": threads_of(target), "cores": options.cores}
         self._trials: queue.SimpleQueue[_Trial | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         # Why there is no device any more.
