@@ -6,6 +6,7 @@ This module is preloaded by the fork server of `WarmExecutor`, so each process s
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from layoutlab.device.base import DeviceKind
 from layoutlab.device.candidate_timing import Timing, time_candidate
 from layoutlab.engine.relax import cpu_only  # noqa: F401 (nothing here needs the intrinsics, but TVM may ask for them)
 from layoutlab.engine.relax.link import linker_for
+from layoutlab.measure.cores import choose_cores, pinned
 
 # (dtype, shape) of each tensor of a candidate.
 Arguments = list[tuple[str, tuple[int, ...]]]
