@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from layoutlab.device.base import Device
+from layoutlab.device.cpu import cpu_name
 from layoutlab.device.host import HostDevice
 from layoutlab.device.kryo.device import KryoDevice
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.errors import DeviceError
-from layoutlab.measure.conditions import cpu_name
 from layoutlab.spec.models import Spec
 from layoutlab.spec.target import architecture, format_target
 
