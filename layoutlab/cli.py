@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from layoutlab import agent
+from layoutlab import agent, tracker
 from layoutlab.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -132,6 +132,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     agent.add_arguments(serving)
     serving.set_defaults(command=agent.run)
+    tracking = commands.add_parser(
+        "tracker", help="bring agents of several devices and clients together", description=tracker.DESCRIPTION
+    )
+    tracker.add_arguments(tracking)
+    tracking.set_defaults(command=tracker.run)
     schema = commands.add_parser("schema", help="print the JSON schema of specs, for editors")
     schema.set_defaults(command=_schema)
     return parser

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from layoutlab.device.choice import Choice
+from layoutlab.device.cpu import cpu_name
 from layoutlab.device.host import HostDevice
 from layoutlab.device.kryo.device import KryoDevice
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.device.rpc.choose import choose_remote
 from layoutlab.errors import DeviceError
-from layoutlab.measure.conditions import cpu_name
 from layoutlab.spec.models import Spec
 from layoutlab.spec.target import architecture, format_target
 

@@ -6,7 +6,6 @@ Only the standard library: this runs on the device itself.
 from __future__ import annotations
 
 import os
-import platform
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -89,15 +88,3 @@ def _load() -> float | None:
         return round(os.getloadavg()[0], 2)
     except OSError:
         return None
-
-
-def cpu_name() -> str:
-    """The CPU's name as the kernel gives it, else its architecture."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("model name", "Model") and value.strip():
-                return " ".join(value.split())
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -63,7 +63,7 @@ def library(folder: Path, body: str) -> Path:
 
 def test_it_describes_the_device_and_its_conditions(port):
     found = session(port).do("describe")
-    assert sorted(found) == ["conditions", "cpu", "machine", "python", "versions"]
+    assert sorted(found) == ["conditions", "cores", "cpu", "features", "id", "machine", "python", "versions"]
     assert sorted(found["conditions"]) == ["frequency_khz", "governor", "load_1min"]
     assert found["versions"]["apache-tvm"] == "0.27.0.post1"
 
@@ -98,7 +98,7 @@ def test_a_crash_costs_its_session_only(port, tmp_path):
     crashing = session(port)
     with pytest.raises(StageError) as caught:
         crashing.do("count_candidate", library=str(path), arguments=[], marks="")
-    assert str(caught.value) == "run: crashed its process on the device"
+    assert str(caught.value) == "run: crashed its process on the device (SIGABRT)"
     crashing.close()
     assert session(port).do("describe")["machine"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from layoutlab.baseline.tflite import versions
 from layoutlab.device.choice import Choice
+from layoutlab.device.cpu import cpu_name
 from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.device.rpc.device import RpcDevice
 from layoutlab.errors import DeviceError
-from layoutlab.measure.conditions import cpu_name
 from layoutlab.spec.models import Spec
 from layoutlab.spec.target import architecture, format_target
 
