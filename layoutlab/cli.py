@@ -84,11 +84,14 @@ def _parser() -> argparse.ArgumentParser:
         "--fresh", action="store_true", help="do not go on from shipped records, or from those of other runs"
     )
     _allow_hooks(run)
+    _on_device(run)
     _with_spec(
         commands.add_parser("validate", help="check a spec and say everything that is wrong with it"),
         _validate,
     )
-    _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
+    _on_device(
+        _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
+    )
     report = _with_spec(commands.add_parser("report", help="rebuild the table of a finished run"), _report)
     report.add_argument("--json", action="store_true", help="print the table as JSON")
     report.add_argument("--tasks", action="store_true", help="show what tuning covered, task by task, instead")
@@ -147,6 +150,7 @@ def _add_tune(commands: Any) -> None:
         _tune,
     )
     _allow_hooks(tune)
+    _on_device(tune)
     tune.add_argument("--variant", metavar="NAME", help="only this variant")
     tune.add_argument(
         "--tasks",
@@ -194,6 +198,14 @@ def _allow_hooks(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _on_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="run there, whatever the spec says: host, kryo, rpc://host:port/key of a tracker, agent://host:port",
+    )
+
+
 def _allowed(options: argparse.Namespace) -> tuple[str, ...]:
     from layoutlab.settings import allowed_hooks
 
@@ -201,9 +213,11 @@ def _allowed(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _load(options: argparse.Namespace) -> Any:
-    from layoutlab.spec.load import find_spec, load_spec
+    from layoutlab.spec.load import find_spec, load_spec, on_device
 
-    return load_spec(find_spec(options.spec))
+    loaded = load_spec(find_spec(options.spec))
+    device = getattr(options, "device", None)
+    return loaded if device is None else on_device(loaded, device)
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ LayoutlabError
 ├── SpecError         2  the YAML spec is wrong; carries every problem found, each with its place
 ├── ModelError        2  the model file is missing, changed, malformed or rejected by TFLite
 ├── DeviceError       3  no device can run the target, or the device lacks what a run needs
+│   └── DeviceLost    3  a device that was there went away
 ├── StoreError        1  the results folder cannot be used (locked, read-only, written by a newer version)
 └── StageError        1  one stage of one variant failed; the other variants go on
     └── WrongOutputs  4  the variant ran, but its outputs differ from TFLite's
@@ -59,6 +60,10 @@ class DeviceError(LayoutlabError):
     exit_code = EXIT_NO_DEVICE
 
 
+class DeviceLost(DeviceError):
+    """A device over RPC went away, or gives no answer any more."""
+
+
 class StoreError(LayoutlabError):
     """The results folder cannot be used."""
 
@@ -72,6 +77,10 @@ class StageError(LayoutlabError):
     def __init__(self, stage: str, cause: str, log: str = "") -> None:
         self.stage, self.cause, self.log = stage, cause, log
         super().__init__(f"{stage}: {cause}" + (f" (log: {log})" if log else ""))
+
+    def __reduce__(self) -> tuple[type[StageError], tuple[str, str, str]]:
+        # Pools send errors from process to process.
+        return type(self), (self.stage, self.cause, self.log)
 
 
 class WrongOutputs(StageError):

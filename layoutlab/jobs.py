@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.engine.base import CompileJob, TuneRequest, from_json, to_json
 
 # An inference takes seconds under qemu, the largest networks minutes.
@@ -139,6 +140,40 @@ def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict
     }
 
 
+def describe_remote(report: Any, address: dict[str, Any]) -> dict[str, Any]:
+    """What a device over RPC says of itself."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="device")
+    return lease.describe(from_json(RpcAddress, address))
+
+
+def lease_remote(report: Any, address: dict[str, Any], prefer: str | None) -> dict[str, Any]:
+    """Lease a device over RPC for the jobs that follow in this process; returns what it says of itself."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="device")
+    return lease.take(from_json(RpcAddress, address), prefer)
+
+
+def remote_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str, limit_s: float) -> dict[str, Any]:
+    """`compute_outputs` on the leased device; the files are this machine's."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="run")
+    return lease.taken().compute_outputs(runner, Path(inputs), Path(outputs), limit_s)
+
+
+def remote_samples(
+    report: Any, runner: dict[str, Any], inputs: str, arguments: dict[str, Any], limit_s: float
+) -> dict[str, Any]:
+    """`take_samples` on the leased device; the files are this machine's."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="measure")
+    return lease.taken().take_samples(runner, Path(inputs), arguments, limit_s)
+
+
 VERBS: dict[str, Callable[..., Any]] = {
     "describe_host": describe_host,
     "describe_model": describe_model,
@@ -154,4 +189,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "take_samples": take_samples,
     "simulate_outputs": simulate_outputs,
     "simulate_inference": simulate_inference,
+    "describe_remote": describe_remote,
+    "lease_remote": lease_remote,
+    "remote_outputs": remote_outputs,
+    "remote_samples": remote_samples,
 }

@@ -48,8 +48,14 @@ def time_candidate(library: str, arguments: Sequence[tuple[str, Sequence[int]]],
 
     module = tvm.runtime.load_module(library)
     tensors = [tvm.runtime.tensor(random_values(dtype, tuple(shape)), tvm.cpu()) for dtype, shape in arguments]
-    samples_s = _cold_samples_s if timing.cold_cache else _warm_samples_s
-    return statistics.median(samples_s(module, tensors, timing))
+    return statistics.median(samples_s(module, tensors, timing, tvm.cpu()))
+
+
+def samples_s(
+    module: tvm.runtime.Module, tensors: list[Any], timing: Timing, device: tvm.runtime.Device
+) -> list[float]:
+    """Seconds of single calls of `main` in a module, which may be on a device over RPC, as its tensors are."""
+    return (_cold_samples_s if timing.cold_cache else _warm_samples_s)(module, tensors, timing, device)
 
 
 def random_values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -60,21 +66,21 @@ def random_values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
     return generator.integers(1, 100, shape).astype(dtype)
 
 
-def _warm_samples_s(module: tvm.runtime.Module, tensors: list[Any], timing: Timing) -> list[float]:
-    import tvm
-
+def _warm_samples_s(
+    module: tvm.runtime.Module, tensors: list[Any], timing: Timing, device: tvm.runtime.Device
+) -> list[float]:
     evaluate = module.time_evaluator(
-        "main", tvm.cpu(), number=1, repeat=timing.repeats, min_repeat_ms=timing.min_repeat_ms
+        "main", device, number=1, repeat=timing.repeats, min_repeat_ms=timing.min_repeat_ms
     )
     return list(evaluate(*tensors).results)
 
 
-def _cold_samples_s(module: tvm.runtime.Module, tensors: list[Any], timing: Timing) -> list[float]:
-    import tvm
-
+def _cold_samples_s(
+    module: tvm.runtime.Module, tensors: list[Any], timing: Timing, device: tvm.runtime.Device
+) -> list[float]:
     def evaluator(calls: int) -> Callable[..., Any]:
         return module.time_evaluator(
-            "main", tvm.cpu(), number=1, repeat=calls, min_repeat_ms=0, f_preproc="cache_flush_cpu_non_first_arg"
+            "main", device, number=1, repeat=calls, min_repeat_ms=0, f_preproc="cache_flush_cpu_non_first_arg"
         )
 
     (once_s,) = evaluator(1)(*tensors).results

@@ -27,6 +27,8 @@ def spec_problems(spec: Mapping[str, Any]) -> list[BrokenRule]:
     model = spec.get("model")
     problems = _within("model", model_problems(model)) if isinstance(model, Mapping) else []
     problems += _thread_problems(spec)
+    device = spec.get("device")
+    problems += _within("device", device_problems(device)) if isinstance(device, Mapping) else []
     variants = spec.get("variants")
     variants = list(variants) if isinstance(variants, list | tuple) else []
     problems += _name_problems(variants)
@@ -48,6 +50,22 @@ def model_problems(model: Mapping[str, Any]) -> list[BrokenRule]:
         case (int() | float() as low, int() | float() as high) if not low < high:
             problems.append(BrokenRule(("input_range",), f"expected low < high, found [{low:g}, {high:g}]"))
     return problems
+
+
+def device_problems(device: Mapping[str, Any]) -> list[BrokenRule]:
+    """Exactly one of on, rpc and agent is given; a tracker knows devices by key; only RPC has a key."""
+    given = [name for name in ("on", "rpc", "agent") if device.get(name) is not None]
+    if len(given) > 1:
+        return [BrokenRule((given[1],), f"{given[0]} is given too: a device has exactly one of on, rpc and agent")]
+    if not given:
+        return [BrokenRule((), "a device needs exactly one of on, rpc and agent, found none")]
+    if given == ["rpc"] and device.get("key") is None:
+        return [
+            BrokenRule((), "rpc is a tracker, which needs the devices' key, e.g. {rpc: 127.0.0.1:9190, key: pixel}")
+        ]
+    if given == ["on"] and device.get("key") is not None:
+        return [BrokenRule(("key",), "only rpc and agent take a key")]
+    return []
 
 
 def hook_problems(hook: Mapping[str, Any]) -> list[BrokenRule]:

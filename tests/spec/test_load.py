@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from layoutlab.errors import SpecError
 from layoutlab.spec.load import LoadedSpec, find_spec, load_spec
-from layoutlab.spec.models import HookSpec, Spec
+from layoutlab.spec.models import DeviceSpec, HookSpec, Spec
 
 from .texts import FULL, SMALLEST
 
@@ -58,7 +58,7 @@ def test_defaults(load):
     spec = load(SMALLEST).spec
     assert (spec.target, spec.device, spec.baseline.runtime, spec.description) == (
         "host",
-        "auto",
+        DeviceSpec(on="auto"),
         "tflite",
         None,
     )

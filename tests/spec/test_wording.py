@@ -169,7 +169,37 @@ WRONG = [
     ("", "baseline: {runtime: tflight, threads: 257}\n",
      ['4:21: baseline.runtime: expected tflite, found "tflight": did you mean "tflite"?',
       "4:39: baseline.threads: expected a whole number from 1 to 256, found 257"]),
-    ("", "device: phone\n", ['4:9: device: expected auto, host or kryo, found "phone"']),
+    ("", "device: rpc://127.0.0.1\n", [
+        "4:9: device: expected auto, host, kryo, rpc://host:port/key, agent://host:port or {rpc: host:port, key: …}, "
+        'found "rpc://127.0.0.1"',
+    ]),
+    ("", "device: krio\n", [
+        "4:9: device: expected auto, host, kryo, rpc://host:port/key, agent://host:port or {rpc: host:port, key: …}, "
+        'found "krio": did you mean "kryo"?',
+    ]),
+    ("", "device: {}\n", ["4:9: device: a device needs exactly one of on, rpc and agent, found none"]),
+    ("", "device: {rpc: '127.0.0.1:9190'}\n", [
+        "4:9: device: rpc is a tracker, which needs the devices' key, e.g. {rpc: 127.0.0.1:9190, key: pixel}",
+    ]),
+    ("", "device: {rpc: here, key: a b}\n", [
+        '4:15: device.rpc: expected host:port, found "here"',
+        "4:26: device.key: expected a device's key: letters, digits and . _ - (no spaces), found \"a b\"",
+    ]),
+    ("", "device: {rpc: '127.0.0.1:9190', agent: '127.0.0.1:9191', key: k}\n", [
+        "4:40: device.agent: rpc is given too: a device has exactly one of on, rpc and agent",
+    ]),
+    ("", "device: {on: host, key: k}\n", ["4:25: device.key: only rpc and agent take a key"]),
+    ("", "device: {agent: '127.0.0.1:9190,board'}\n", [
+        '4:17: device.agent: expected host:port of one or several agents, with commas between, '
+        'found the text "127.0.0.1:9190,board"',
+    ]),
+    ("", "device: {agent: '127.0.0.1:9190', timeout_s: 1}\n", [
+        "4:46: device.timeout_s: expected a whole number from 5 to 86400, found 1",
+    ]),
+    ("", "device: phone\n", [
+        "4:9: device: expected auto, host, kryo, rpc://host:port/key, agent://host:port or {rpc: host:port, key: …}, "
+        'found "phone"',
+    ]),
     ("", "tuning:\n", ["4:8: tuning: expected a mapping, found nothing"]),
     ("", "tuning: {cost_model: none}\n", ["4:22: tuning.cost_model: evolutionary search needs a cost model"]),
     ("", "tuning: {search: evolutionary, cost_model: none, trials: 0}\n",

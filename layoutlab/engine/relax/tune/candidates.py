@@ -6,6 +6,7 @@ This module is preloaded by the fork server of `WarmExecutor`, so each process s
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from layoutlab.device.base import DeviceKind
 from layoutlab.device.candidate_timing import Timing, time_candidate
 from layoutlab.engine.relax import cpu_only  # noqa: F401 (nothing here needs the intrinsics, but TVM may ask for them)
 from layoutlab.engine.relax.link import linker_for
+from layoutlab.measure.cores import choose_cores, pinned
 
 # (dtype, shape) of each tensor of a candidate.
 Arguments = list[tuple[str, tuple[int, ...]]]
@@ -34,9 +36,12 @@ def build_candidate(module_json: str, target: dict[str, Any], device_kind: Devic
         return path.read_bytes()
 
 
-def measure_candidate(library: bytes, arguments: Arguments, timing: Timing) -> float:
-    """Median seconds of one call on this machine."""
+def measure_candidate(
+    library: bytes, arguments: Arguments, timing: Timing, cores: str | Sequence[int], threads: int
+) -> float:
+    """Median seconds of one call on this machine, on `cores` of it (see `measure.cores.choose_cores`)."""
     with tempfile.NamedTemporaryFile(suffix=".so") as file:
         file.write(library)
         file.flush()
-        return time_candidate(file.name, arguments, timing)
+        with pinned(choose_cores(cores, threads)):
+            return time_candidate(file.name, arguments, timing)

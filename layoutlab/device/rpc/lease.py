@@ -1,0 +1,30 @@
+"""The device that this process has leased. Imports TVM: for worker processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.device.rpc.remote import Remote, open_remote
+
+_taken: Remote | None = None
+
+
+def take(address: RpcAddress, prefer: str | None) -> dict[str, Any]:
+    """Lease a device (see `open_remote`) until this process ends; returns its description."""
+    global _taken
+    _taken = open_remote(address, prefer)
+    return _taken.description
+
+
+def taken() -> Remote:
+    """The device leased before."""
+    assert _taken is not None, "no device was leased in this process"
+    return _taken
+
+
+def describe(address: RpcAddress) -> dict[str, Any]:
+    """The description of a device, which is given back at once."""
+    remote = open_remote(address)
+    remote.close()
+    return remote.description
