@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.device.rpc.address import GRACE_S, RpcAddress
 from layoutlab.device.rpc.remote import Remote, open_remote
+from layoutlab.device.rpc.tracker import patiently
 
 _taken: Remote | None = None
 
 
 def take(address: RpcAddress, prefer: str | None) -> dict[str, Any]:
-    """Lease a device (see `open_remote`) until this process ends; returns its description."""
+    """Lease a device (see `open_remote`) until this process ends; returns its description.
+
+    One was there when the run began, so it is waited for.
+    """
     global _taken
-    _taken = open_remote(address, prefer)
+    _taken = patiently(lambda: open_remote(address, prefer), GRACE_S)
     return _taken.description
 
 

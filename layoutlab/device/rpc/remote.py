@@ -104,7 +104,8 @@ def _wrap(session: rpc.RPCSession, where: str, address: RpcAddress) -> Remote:
     try:
         do = session.get_function(DO)
     except Exception as error:
-        if f"Cannot find function {DO}" not in str(error):
+        # A server without the function names it: "Module has no function ..."; a lost connection does not.
+        if DO not in first_message(error):
             raise DeviceError(f"the device at {where} went away at once: {first_message(error)}") from error
         del session
         return PlainServer(where, address)

@@ -9,9 +9,10 @@ import contextlib
 import socket
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from tvm import rpc
 from tvm.rpc import base
@@ -23,6 +24,8 @@ from layoutlab.spec.words import did_you_mean, quoted
 _CONNECT_S = 5.0
 # A tracker hands out a device that died a moment ago like any other.
 _DEAD_ONES = 3
+_PAUSE_S = 1.0
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +57,27 @@ def state_of(tracker: str, key: str) -> KeyState:
         if state.key == key and state.devices:
             return state
     known = [state for state in states if state.devices]
-    listed = ", ".join(map(str, known)) if known else "no device at all"
+    listed = ", ".join(map(str, known)) if known else "nothing"
     raise DeviceError(
         f"the tracker at {tracker} knows no device with the key {quoted(key)}"
-        f"{did_you_mean(key, [state.key for state in known])}; it knows {listed}. On the device run: "
-        f"layoutlab agent --tracker HOST:PORT --key {key}, or give another key"
+        f"{did_you_mean(key, [state.key for state in known]) or '.'} Known there: {listed}. Give another key, or run "
+        f"on the device: layoutlab agent --tracker {tracker} --key {key}"
     )
+
+
+def patiently(work: Callable[[], _T], patience_s: float) -> _T:
+    """What `work` returns; while it finds no device it is tried again for `patience_s`.
+
+    For a run that is under way: a tracker that was restarted knows its devices again after some seconds.
+    """
+    ends_at = time.monotonic() + patience_s
+    while True:
+        try:
+            return work()
+        except DeviceError:
+            if time.monotonic() + _PAUSE_S > ends_at:
+                raise
+            time.sleep(_PAUSE_S)
 
 
 def request(tracker: str, key: str, session_s: int = 0, wait_s: float = FREE_S) -> tuple[rpc.RPCSession, str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from pebble import ProcessExpired
 
 from layoutlab.device.candidate_timing import Timing
-from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.device.rpc.address import GRACE_S, RpcAddress
 from layoutlab.engine.base import TuningOptions
 from layoutlab.engine.relax.tune.candidates import Arguments
 from layoutlab.engine.relax.tune.executors import STALL_S, WarmExecutor
@@ -169,9 +169,10 @@ def _count_devices(address: RpcAddress) -> int:
     """How many devices there are, busy ones too. Raises DeviceError when there is none."""
     if address.tracker is None:
         return len(address.agents)
-    from layoutlab.device.rpc.tracker import state_of
+    from layoutlab.device.rpc.tracker import patiently, state_of
 
-    return len(state_of(address.tracker, address.key).devices)
+    tracker = address.tracker
+    return len(patiently(lambda: state_of(tracker, address.key), GRACE_S).devices)
 
 
 def _found_again(executor: WarmExecutor, address: RpcAddress) -> bool:
