@@ -64,7 +64,8 @@ def library(folder: Path, body: str) -> Path:
 def test_it_describes_the_device_and_its_conditions(port):
     found = session(port).do("describe")
     assert sorted(found) == ["conditions", "cpu", "machine", "python", "versions"]
-    assert sorted(found["conditions"]) == ["frequency_khz", "governor", "load_1min"]
+    assert found["conditions"]["load_1min"] >= 0
+    assert found["conditions"]["cores"][0]["core"] == 0
     assert found["versions"]["apache-tvm"] == "0.27.0.post1"
 
 
