@@ -87,10 +87,12 @@ def test_it_runs_tflite_as_this_machine_does(port, tmp_path):
 
 
 def test_what_a_verb_raises_comes_back_in_one_line(port):
+    asking = session(port)
     with pytest.raises(StageError) as caught:
-        session(port).do(
+        asking.do(
             "compute_outputs", runner={"kind": "tflite", "path": "no.tflite", "threads": 1}, inputs="", outputs=""
         )
+    asking.close()
     assert str(caught.value) == "run: ValueError: Could not open 'no.tflite'.The model allocation is null/empty"
 
 
