@@ -70,7 +70,7 @@ def rounds_record(rounds: Rounds | None) -> dict[str, object]:
     """For table.csv."""
     if rounds is None:
         return dict.fromkeys(
-            ("threads", "cores", "warmup_ms", "cooldown_ms", "cooldown_until_c", "repeats", "disturbed")
+            ("threads", "cores", "warmup_ms", "cooldown_ms", "cooldown_until_c", "repeats", "rounds_disturbed")
         )
     return {
         "threads": rounds.threads,
@@ -79,7 +79,7 @@ def rounds_record(rounds: Rounds | None) -> dict[str, object]:
         "cooldown_ms": rounds.cooldown_ms,
         "cooldown_until_c": rounds.cooldown_until_c,
         "repeats": rounds.repeats,
-        "disturbed": len(rounds.disturbed),
+        "rounds_disturbed": len(rounds.disturbed),
     }
 
 
@@ -106,10 +106,10 @@ def _pinning(cores: tuple[int, ...] | None) -> str:
 def _cool_down(rounds: Rounds) -> str:
     parts = []
     if rounds.cooldown_ms:
-        parts.append(f"for {rounds.cooldown_ms} ms")
+        parts.append(f"of {rounds.cooldown_ms} ms")
     if rounds.cooldown_until_c is not None:
-        parts.append(f"down to {rounds.cooldown_until_c:g} °C")
-    return f"cooled {' and '.join(parts)} first" if parts else "no cool-down"
+        parts.append(f"until {rounds.cooldown_until_c:g} °C")
+    return f"cool-down {' and '.join(parts)}" if parts else "no cool-down"
 
 
 def _heat_notes(rows: Mapping[str, Rounds]) -> list[str]:

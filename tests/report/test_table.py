@@ -403,7 +403,16 @@ def test_rows_say_how_their_rounds_were_taken(tmp_path):
         "of 2803200 kHz, CPU temperature 34 to 48 °C, thermal status up to 2 (moderate), battery 80 % and charging"
     ) in markdown_table(comparison).splitlines()
     row = next(csv.DictReader(io.StringIO(csv_table(comparison))))
-    names = ("threads", "cores", "warmup_ms", "cooldown_ms", "cooldown_until_c", "rounds", "repeats", "disturbed")
+    names = (
+        "threads",
+        "cores",
+        "warmup_ms",
+        "cooldown_ms",
+        "cooldown_until_c",
+        "rounds",
+        "repeats",
+        "rounds_disturbed",
+    )
     assert [row[name] for name in names] == ["1", "4-7", "500", "0", "", "3", "2", "2"]
     rounds = json.loads(json_table(comparison))["rows"][0]["rounds"]
     assert (rounds["cores"], list(rounds["disturbed"])) == ([4, 5, 6, 7], ["2", "3"])
@@ -414,7 +423,7 @@ def test_a_cool_down_is_told_with_what_it_came_to(tmp_path):
     measure = {"cooldown_ms": 2000, "cooldown_until_c": 40.0}
     lines = terminal_table(with_state(tmp_path, measure, {("nhwc", 1): {"cooldown": cooled}})).splitlines()
     assert lines[-3:-1] == [
-        "each round: 1 thread, pinned to cores 4-7, cooled for 2000 ms and down to 40 °C first, 500 ms of warm-up",
+        "each round: 1 thread, pinned to cores 4-7, cool-down of 2000 ms and until 40 °C, 500 ms of warm-up",
         "cool-down: waited up to 300 s, 1 of 12 rounds still above 40 °C",
     ]
     unknown = {"waited_s": 2.0, "until_c": 40, "hottest_c": None, "reached": None}
