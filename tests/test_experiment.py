@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from layoutlab.measure.cores import name_cores, usable_cores
+
 from .conftest import ROOT, TINY
 
 RUN = [sys.executable, "-m", "layoutlab", "run", "x.yaml"]
@@ -104,6 +106,17 @@ def test_the_quick_spec_through_make(tmp_path):
     assert lines[2].split() == ["conv", "kernel", "channels", "nhwc", "nchw", "nchw8c", "winner"]
     assert [line.split()[0] for line in lines[4:17]] == [*map(str, range(12)), "sum"]
     assert "Mixing could pay." in winners.stdout or "Mixing would not pay." in winners.stdout
+
+
+def test_cores_that_there_are_not_end_a_run_before_anything_is_tuned(tmp_path):
+    write(tmp_path, ["{name: nhwc}"])
+    spec = tmp_path / "x.yaml"
+    spec.write_text(spec.read_text().replace("measure: {", "measure: {cores: [9999], "))
+    done = run(tmp_path)
+    assert (done.returncode, done.stdout) == (3, "")
+    there = name_cores(usable_cores())
+    assert done.stderr.splitlines()[-1] == (f"error: measure.cores: core 9999 cannot be used here: there are {there}")
+    assert events(tmp_path, "built") == []
 
 
 HOOKS = """\

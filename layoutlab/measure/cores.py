@@ -71,12 +71,12 @@ def choose_cores(
         chosen = tuple(sorted(wanted))
         if missing := [core for core in chosen if core not in usable]:
             raise DeviceError(
-                f"measure.cores: {_cores(missing)} cannot be used here: there are {describe(found, usable)}"
+                f"measure.cores: {name_cores(missing)} cannot be used here: there are {describe(found, usable)}"
             )
     if threads > len(chosen):
         asked = wanted if isinstance(wanted, str) else "a list"
         raise DeviceError(
-            f"{threads} threads need {threads} cores, but measure.cores: {asked} has {_cores(chosen)}: there are "
+            f"{threads} threads need {threads} cores, but measure.cores: {asked} has {name_cores(chosen)}: there are "
             f"{describe(found, usable)}. Choose more cores (measure.cores) or fewer threads (baseline.threads)"
         )
     return None if set(chosen) == set(usable) else chosen
@@ -94,7 +94,7 @@ def _named(wanted: str, found: list[tuple[int, ...]], usable: Sequence[int]) -> 
     chosen = tuple(core for core in cluster if core in usable)
     if not chosen:
         raise DeviceError(
-            f"measure.cores: {wanted} means {_cores(cluster)}, and this process may use none of them: there are "
+            f"measure.cores: {wanted} means {name_cores(cluster)}, and this process may use none of them: there are "
             f"{describe(found, usable)}"
         )
     return chosen
@@ -103,18 +103,19 @@ def _named(wanted: str, found: list[tuple[int, ...]], usable: Sequence[int]) -> 
 def describe(found: list[tuple[int, ...]], usable: Sequence[int]) -> str:
     """The clusters in words, and which of their cores are usable when that is not all."""
     if len(found) == 1:
-        return f"{_cores(found[0])}{_usable(found, usable)}"
+        return f"{name_cores(found[0])}{_usable(found, usable)}"
     names = ["big", *["middle"] * (len(found) - 2), "little"]
-    listed = ", ".join(f"{_cores(cluster)} ({name})" for name, cluster in zip(names, found, strict=True))
+    listed = ", ".join(f"{name_cores(cluster)} ({name})" for name, cluster in zip(names, found, strict=True))
     return listed + _usable(found, usable)
 
 
 def _usable(found: list[tuple[int, ...]], usable: Sequence[int]) -> str:
     everything = {core for cluster in found for core in cluster}
-    return "" if everything <= set(usable) else f", of which this process may use {_cores(usable)}"
+    return "" if everything <= set(usable) else f", of which this process may use {name_cores(usable)}"
 
 
-def _cores(cores: Sequence[int]) -> str:
+def name_cores(cores: Sequence[int]) -> str:
+    """`core 3`, `cores 0-3,6`."""
     return f"core{'s' if len(cores) > 1 else ''} {core_ranges(cores)}"
 
 
@@ -142,12 +143,12 @@ def pinned(cores: Sequence[int] | None) -> Iterator[None]:
         yield
         return
     if not hasattr(os, "sched_setaffinity"):
-        raise DeviceError(f"measure.cores: this system cannot keep a program to {_cores(cores)}: choose all")
+        raise DeviceError(f"measure.cores: this system cannot keep a program to {name_cores(cores)}: choose all")
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, cores)
     except OSError as error:
-        raise DeviceError(f"measure.cores: cannot keep to {_cores(cores)}: {error.strerror}") from error
+        raise DeviceError(f"measure.cores: cannot keep to {name_cores(cores)}: {error.strerror}") from error
     try:
         yield
     finally:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from layoutlab.measure.android import THERMAL_STATUS
-from layoutlab.measure.cores import core_ranges
+from layoutlab.measure.cores import name_cores
 
 # A frequency that ends this much below where it began.
 _DROP = 0.10
@@ -52,7 +52,7 @@ def _drops(first: Mapping[int, _Core], last: Mapping[int, _Core], field: str, na
     for core, was, now in _both(first, last, field):
         if _dropped(was, now):
             same.setdefault(f"{name} fell from {was} to {now} kHz", []).append(core)
-    return [f"core {core_ranges(cores)}: {text}" for text, cores in same.items()]
+    return [f"{name_cores(cores)}: {text}" for text, cores in same.items()]
 
 
 def _fastest_drop(first: Mapping[int, _Core], last: Mapping[int, _Core]) -> list[str]:
@@ -65,8 +65,8 @@ def _rises(first: Mapping[int, _Core], last: Mapping[int, _Core], field: str, na
     same: dict[str, list[int]] = {}
     for core, was, now in _both(first, last, field):
         if now > was:
-            same.setdefault(f"{name} {now - was} times", []).append(core)
-    return [f"core {core_ranges(cores)}: {text}" for text, cores in same.items()]
+            same.setdefault(f"{name} {now - was} time{'s' if now - was > 1 else ''}", []).append(core)
+    return [f"{name_cores(cores)}: {text}" for text, cores in same.items()]
 
 
 def _both(first: Mapping[int, _Core], last: Mapping[int, _Core], field: str) -> list[tuple[int, int, int]]:

@@ -64,7 +64,8 @@ def library(folder: Path, body: str) -> Path:
 def test_it_describes_the_device_and_its_conditions(port):
     found = session(port).do("describe")
     assert sorted(found) == ["conditions", "cores", "cpu", "features", "id", "machine", "python", "versions"]
-    assert sorted(found["conditions"]) == ["frequency_khz", "governor", "load_1min"]
+    assert found["conditions"]["load_1min"] >= 0
+    assert found["conditions"]["cores"][0]["core"] == 0
     assert found["versions"]["apache-tvm"] == "0.27.0.post1"
 
 
@@ -86,10 +87,12 @@ def test_it_runs_tflite_as_this_machine_does(port, tmp_path):
 
 
 def test_what_a_verb_raises_comes_back_in_one_line(port):
+    asking = session(port)
     with pytest.raises(StageError) as caught:
-        session(port).do(
+        asking.do(
             "compute_outputs", runner={"kind": "tflite", "path": "no.tflite", "threads": 1}, inputs="", outputs=""
         )
+    asking.close()
     assert str(caught.value) == "run: ValueError: Could not open 'no.tflite'.The model allocation is null/empty"
 
 

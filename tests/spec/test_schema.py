@@ -63,6 +63,12 @@ def test_a_model_is_a_file_or_a_build():
     assert field("ModelSpec", "input_range")["items"] == {"type": "number"}
 
 
+def test_cores_are_a_word_or_numbers():
+    word, numbers = field("MeasureSpec", "cores")["oneOf"]
+    assert word["enum"] == ["big", "little", "all"]
+    assert (numbers["minItems"], numbers["items"]) == (1, {"type": "integer", "minimum": 0, "maximum": 9999})
+
+
 def test_null_is_nowhere_offered():
     assert not [found for found in objects(SCHEMA) if found.get("type") == "null"]
     assert not [found for found in objects(SCHEMA) if "default" in found and found["default"] is None]

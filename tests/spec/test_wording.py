@@ -205,6 +205,22 @@ WRONG = [
     ("", "tuning: {search: evolutionary, cost_model: none, trials: 0}\n",
      ["4:44: tuning.cost_model: evolutionary search needs a cost model",
       "4:58: tuning.trials: expected a whole number from 1 to 1000000, found 0"]),
+    ("", "measure: {cores: litle}\n",
+     ["4:18: measure.cores: expected big, little, all or a list of core numbers such as [4, 5], "
+      'found "litle": did you mean "little"?']),
+    ("", "measure: {cores: 4}\n",
+     ["4:18: measure.cores: expected big, little, all or a list of core numbers such as [4, 5], found 4"]),
+    ("", "measure: {cores: []}\n",
+     ["4:18: measure.cores: expected big, little, all or a list of core numbers such as [4, 5], "
+      "found an empty list"]),
+    ("", "measure: {cores: [4, big]}\n",
+     ['4:22: measure.cores[1]: expected a core number, from 0, found "big"']),
+    ("", "measure: {cores: [-1]}\n", ["4:18: measure.cores: core -1: cores are numbered from 0"]),
+    ("", "measure: {cores: [4, 5, 4]}\n", ["4:18: measure.cores: core 4 is named twice"]),
+    ("", "measure: {cooldown_until_c: hot, cooldown_ms: -1, cooldown_limit_s: 0}\n",
+     ['4:29: measure.cooldown_until_c: expected a number from 0 to 120, found "hot"',
+      "4:47: measure.cooldown_ms: expected a whole number from 0 to 600000, found -1",
+      "4:69: measure.cooldown_limit_s: expected a whole number from 1 to 3600, found 0"]),
     ("", "check: {seed: -1}\n",
      ["4:15: check.seed: expected a whole number from 0 to 2147483647, found -1"]),
 ]  # fmt: skip

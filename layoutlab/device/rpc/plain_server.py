@@ -7,6 +7,7 @@ that takes too long is ended by the server; so each thing gets a session of its 
 from __future__ import annotations
 
 import contextlib
+import gc
 import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -79,7 +80,11 @@ class PlainServer:
         except StageError:
             raise
         except Exception as error:
-            raise StageError("run", _cause(error, timeout_s)) from error
+            raise StageError("run", _cause(error, timeout_s)) from None
+        finally:
+            # A session ends with the last reference to it, and TVM's objects refer to each other in circles.
+            del session
+            gc.collect()
 
     def _connect(self, session_s: int) -> Any:
         held = []
