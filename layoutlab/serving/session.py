@@ -21,7 +21,7 @@ from layoutlab.serving.handshake import shake_hands
 from layoutlab.session_worker import VerbProcess, Verbs, end_group, lead_group
 
 # How often a verb's process is looked at that may have died without closing its pipe.
-_LOOK_S = 1.0
+_LOOK_S = 0.5
 
 # In the process that speaks with the client: its way to the session's own.
 _session: Connection | None = None
