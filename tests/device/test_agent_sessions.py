@@ -78,7 +78,8 @@ def test_a_verb_costs_itself_only(connect, tmp_path):
             pids.unlink(missing_ok=True)
             assert remote.load(hang, limit) == {"error": f"took longer than {said} s"}
             wait_until(lambda: are_gone(pids), "the processes of a verb end with it")
-        assert remote.ask("describe", 30.0)["machine"]
+        # A limit may be longer than any system call can wait.
+        assert remote.ask("describe", 1e12)["machine"]
         assert bytes(remote.session.download("kept")) == b"x"
 
 
