@@ -12,6 +12,7 @@ from layoutlab.device.choice import Choice
 from layoutlab.device.choose import choose
 from layoutlab.device.kryo.provision import provision
 from layoutlab.device.rpc.device import describe_remote
+from layoutlab.engine.base import to_json
 from layoutlab.errors import DeviceError, ModelError, StageError
 from layoutlab.measure.cores import choose_cores
 from layoutlab.model.file import ModelFile
@@ -109,6 +110,7 @@ def begin(
         target=choice.target,
         device=choice.device.name,
         device_reason=choice.reason,
+        rpc=None if choice.address is None else to_json(choice.address),
         simulated=choice.device.simulated,
         rounds=run.rounds,
         threads=loaded.spec.threads,

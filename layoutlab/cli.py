@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -213,11 +214,16 @@ def _allowed(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _load(options: argparse.Namespace) -> Any:
-    from layoutlab.spec.load import find_spec, load_spec, on_device
+    from layoutlab.spec.load import DEVICE_VARIABLE, find_spec, load_spec, on_device
 
     loaded = load_spec(find_spec(options.spec))
     device = getattr(options, "device", None)
-    return loaded if device is None else on_device(loaded, device)
+    if device is not None:
+        return on_device(loaded, device, "--device")
+    named = os.environ.get(DEVICE_VARIABLE)
+    if named and loaded.spec.device.on == "auto":
+        return on_device(loaded, named, DEVICE_VARIABLE)
+    return loaded
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -94,7 +94,9 @@ def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     report("stage", name="measure")
     return {
         "layouts": to_json(layouts),
-        "transform_us": time_transforms(converted, tvm.target.Target(described.target), described.device_kind),
+        "transform_us": time_transforms(
+            converted, tvm.target.Target(described.target), described.device_kind, described.rpc
+        ),
     }
 
 

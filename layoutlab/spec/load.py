@@ -20,6 +20,8 @@ from layoutlab.spec.tree import BAD, Expected, Place, TreeReader, dotted
 from layoutlab.spec.words import did_you_mean, quoted
 
 EXPERIMENTS = Path("experiments")
+# What `device: auto` means first of all.
+DEVICE_VARIABLE = "LAYOUTLAB_DEVICE"
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,15 @@ class LoadedSpec:
         return None if file is None else Path(os.path.realpath(self.path.parent / file))
 
 
-def on_device(loaded: LoadedSpec, text: str) -> LoadedSpec:
-    """The same spec on another device (see `spec.models.parse_device`). Raises UsageError for what is none."""
+def on_device(loaded: LoadedSpec, text: str, where: str) -> LoadedSpec:
+    """The same spec on another device, which `where` (an option, a variable) names as `spec.models.parse_device` reads.
+
+    Raises UsageError for what names none.
+    """
     try:
         device = DeviceSpec.model_validate(text)
     except ValidationError as error:
-        raise UsageError(f"--device: {error.errors()[0]['ctx']['error']}") from None
+        raise UsageError(f"{where}: {error.errors()[0]['ctx']['error']}") from None
     return replace(loaded, spec=loaded.spec.model_copy(update={"device": device}))
 
 

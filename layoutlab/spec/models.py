@@ -177,8 +177,8 @@ class DeviceSpec(_Part):
 
     on: Literal["auto", "host", "kryo"] | None = Field(
         default=None,
-        description="auto: the simulated Kryo core where the target suits it, else here; host: here; kryo: the "
-        "simulated core.",
+        description="auto: what the environment variable LAYOUTLAB_DEVICE names, else the simulated Kryo core where "
+        "the target suits it, else here; host: here; kryo: the simulated core.",
     )
     rpc: Address | None = Field(default=None, description="A TVM RPC tracker, host:port, which knows devices by key.")
     agent: Annotated[str | None, Expected("host:port of one or several agents, with commas between")] = Field(
