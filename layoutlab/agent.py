@@ -19,6 +19,7 @@ import select
 import signal
 import socket
 import sys
+import traceback
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NoReturn
@@ -149,6 +150,8 @@ def _in_child(work: Callable[[], None]) -> bool:
             status = 0
         except (OSError, RuntimeError) as error:
             print(error, file=sys.stderr, flush=True)
+        except Exception:
+            traceback.print_exc()
         finally:
             os._exit(status)
     return os.waitpid(child, 0)[1] == 0

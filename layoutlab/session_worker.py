@@ -49,6 +49,8 @@ class VerbProcess:
                     connection.close()
                 _work(verbs, its)
                 status = 0
+            except Exception:
+                traceback.print_exc()
             finally:
                 os._exit(status)
         its.close()

@@ -31,7 +31,8 @@ def open_listener(host: str, port: int, allow_lan: bool, danger: str) -> socket.
         found = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)
         if not all(ipaddress.ip_address(address[0]).is_loopback for *_, address in found):
             _warn_or_refuse(host or "0.0.0.0", port, allow_lan, danger)
-        family, *_, address = found[0]
+        # `localhost` may mean two addresses; clients try this one.
+        family, *_, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         listener = socket.socket(family)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         _keep_alive(listener)

@@ -15,9 +15,9 @@ import time
 from typing import Any
 
 # As often the tracker is asked whether a client has taken the key that lets it in.
-_PING_S = 2.0
+_PING_S = 1.0
 # A client that has taken the key and does not come, for as long: the device is offered again, with a new key.
-_CLIENT_S = 6.0
+_CLIENT_S = 3.0
 _ANSWER_S = 10.0
 _RETRY_S = 1.0
 

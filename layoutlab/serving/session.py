@@ -21,7 +21,9 @@ from layoutlab.serving.handshake import shake_hands
 from layoutlab.session_worker import VerbProcess, Verbs, end_group, lead_group
 
 # How often a verb's process is looked at that may have died without closing its pipe.
-_LOOK_S = 1.0
+_LOOK_S = 0.5
+# No system call waits longer than some weeks, and no session is looked at too often by this.
+_LONGEST_WAIT_S = 3600.0
 
 # In the process that speaks with the client: its way to the session's own.
 _session: Connection | None = None
@@ -113,12 +115,11 @@ class _Session:
         # No client closes one direction alone. What it says is for the process that speaks with it.
         poll.register(self._connection, select.POLLRDHUP)
         poll.register(self._requests, select.POLLIN)
-        until = self._deadline
+        until = min(self._deadline, time.monotonic() + _LONGEST_WAIT_S)
         if self._is_busy and self._verb is not None:
             poll.register(self._verb, select.POLLIN)
             until = min(until, self._verb_deadline, time.monotonic() + _LOOK_S)
-        wait_ms = None if until == float("inf") else max(0.0, until - time.monotonic()) * 1e3
-        return [file for file, _ in poll.poll(wait_ms)]
+        return [file for file, _ in poll.poll(max(0.0, until - time.monotonic()) * 1e3)]
 
     def _take_request(self) -> bool:
         """Start the verb that is asked for; False when the process that asks has ended."""

@@ -74,16 +74,17 @@ def test_a_verb_costs_itself_only(connect, tmp_path):
         # A file is there for the verbs after it.
         remote.session.upload(bytearray(b"x"), "kept")
         # The limit is a number or text, as it comes.
-        for limit, said in ((0.5, "0.5"), ("1", "1")):
+        for limit, said in ((0.2, "0.2"), ("0.3", "0.3")):
             pids.unlink(missing_ok=True)
             assert remote.load(hang, limit) == {"error": f"took longer than {said} s"}
             wait_until(lambda: are_gone(pids), "the processes of a verb end with it")
-        assert remote.ask("describe", 30.0)["machine"]
+        # A limit may be longer than any system call can wait.
+        assert remote.ask("describe", 1e12)["machine"]
         assert bytes(remote.session.download("kept")) == b"x"
 
 
-def test_what_cannot_be_asked_for(connect):
-    with connect() as remote:
+def test_what_cannot_be_asked_for(direct_port):
+    with session(direct_port) as remote:
         error = remote.ask("describe", "soon")["error"]
         assert error == "the time limit of a verb is 'soon': expected seconds above 0"
         error = remote.ask("brew")["error"]
@@ -91,9 +92,9 @@ def test_what_cannot_be_asked_for(connect):
         assert remote.ask("describe", -1) == {"error": "the time limit of a verb is '-1': expected seconds above 0"}
 
 
-def test_a_crashed_verb_is_noticed_when_its_child_lives_on(connect, tmp_path):
+def test_a_crashed_verb_is_noticed_when_its_child_lives_on(direct_port, tmp_path):
     path = library(tmp_path, "if (fork() == 0) for (;;) pause(); abort();")
-    with connect() as remote:
+    with session(direct_port) as remote:
         assert remote.load(path, 20) == {"error": "crashed its process on the device (SIGABRT)"}
 
 
