@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
+from layoutlab.baseline.tool import ToolBaseline, open_tool_baseline, require_allowed_tool
 from layoutlab.begin import Run, begin
 from layoutlab.compiling import compile_variant, file_sha256, hash_json
 from layoutlab.engine.base import Artifact
@@ -50,9 +51,11 @@ def run_experiment(
     itself) raises the error.
     """
     require_allowed(loaded, allowed)
+    require_allowed_tool(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
         run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh)
+        tool = open_tool_baseline(run)
         reference = _run_baseline(run)
         artifacts = {}
         for number, variant in enumerate(run.spec.variants, 1):
@@ -65,7 +68,7 @@ def run_experiment(
                 progress.say(f"{heading}: failed: {error}")
             else:
                 artifacts[variant.name] = artifact
-        _measure(run, artifacts)
+        _measure(run, artifacts, tool)
         comparison = compare(store)
     write_results(comparison, results / loaded.spec.name)
     return comparison
@@ -129,14 +132,14 @@ def _record_failure(run: Run, variant: str, error: LayoutlabError) -> None:
     )
 
 
-def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
+def _measure(run: Run, artifacts: Mapping[str, Artifact], tool: ToolBaseline | None) -> None:
     """Rounds of all rows interleaved, in an order that is new in each round and the same in each run.
 
     A row that fails in one round is dropped from the rounds that follow: its samples would not be comparable.
     """
     runners = {BASELINE: _baseline_runner(run)}
     runners |= {name: _artifact_runner(run, artifact) for name, artifact in artifacts.items()}
-    protocol = _protocol_key(run, artifacts)
+    protocol = _protocol_key(run, artifacts, tool)
     measure = run.spec.measure
     for number in range(run.rounds):
         order = list(runners)
@@ -146,18 +149,22 @@ def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
                 continue
             run.progress.show(f"measuring: round {number + 1} of {run.rounds}, {row}")
             try:
-                taken = run.choice.device.take_samples(runners[row], run.inputs, measure, run.log(row))
+                if tool is not None and row == BASELINE:
+                    taken = tool.take_round(number)
+                else:
+                    taken = run.choice.device.take_samples(runners[row], run.inputs, measure, run.log(row))
             except StageError as error:
                 if row == BASELINE:
                     raise
                 _record_failure(run, row, error)
                 del runners[row]
                 continue
-            run.store.append("samples", protocol=protocol, round=number, row=row, **taken)
+            if taken is not None:
+                run.store.append("samples", protocol=protocol, round=number, row=row, **taken)
     run.store.append("finished", protocol=protocol)
 
 
-def _protocol_key(run: Run, artifacts: Mapping[str, Artifact]) -> str:
+def _protocol_key(run: Run, artifacts: Mapping[str, Artifact], tool: ToolBaseline | None) -> str:
     """Samples are comparable only when everything in here is the same."""
     return hash_json(
         {
@@ -168,5 +175,6 @@ def _protocol_key(run: Run, artifacts: Mapping[str, Artifact]) -> str:
             "device": run.choice.device.name,
             "versions": run.versions,
             "measure": run.spec.measure.model_dump(),
+            **({"baseline": tool.key} if tool else {}),
         }
     )
