@@ -26,7 +26,7 @@ _HINTS = {
 }
 # What adb says itself, as opposed to the program that it runs.
 _ADB_ERROR = re.compile(r"^(?:adb: error: |adb: |error: )(.*)", re.MULTILINE)
-_SHA256 = re.compile(r"\\?([0-9a-f]{64})\b")
+_SHA256 = re.compile(r"^\\?([0-9a-f]{64})\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,12 +79,13 @@ class Through:
     def sha256(self, program: str, log: Path) -> str | None:
         """The hash of a program on the device; None where the device cannot tell."""
         done = self._start(self.command(["sha256sum", program]), _SHORT_TIMEOUT_S, log)
-        found = _SHA256.match(_text(done).strip())
+        found = _SHA256.search(_text(done))
         return found[1] if found else None
 
     def push(self, file: Path, target: str, log: Path) -> None:
         """Copy a file to the device, unless it is there; half a copy never has its name."""
-        if _text(self._start(self.command(["ls", target]), _SHORT_TIMEOUT_S, log)).strip() == target:
+        # By its output, for adb of old phones has no exit codes.
+        if target in _text(self._start(self.command(["ls", target]), _SHORT_TIMEOUT_S, log)).splitlines():
             return
         part = f"{target}.part"
         if self.kind == "adb":
@@ -114,7 +115,7 @@ class Through:
             try:
                 code = process.wait(timeout_s)
             except subprocess.TimeoutExpired:
-                raise DeviceError(f"{self}: {command[0]} did not end within {timeout_s:.0f} s (log: {log})") from None
+                raise DeviceError(f"{self}: {command[0]} did not end within {timeout_s:g} s (log: {log})") from None
             finally:
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)

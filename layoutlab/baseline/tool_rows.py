@@ -7,12 +7,17 @@ from typing import Any
 
 
 def tool_flags(taken: Sequence[dict[str, Any]], rounds: int) -> tuple[str, ...]:
-    """The flags of the baseline's row; none when LiteRT measured it. `taken` are the events of all samples."""
+    """The flags of the baseline's row, from the events of all samples; none when LiteRT measured it."""
     rounds_taken = _by_tool(taken)
     if not rounds_taken:
         return ()
-    fewer = len({event["round"] for event in rounds_taken})
-    return ("baseline by benchmark_model", *([f"{fewer} of {rounds} rounds"] if fewer < rounds else []))
+    count = len({event["round"] for event in rounds_taken})
+    flags = ["baseline by benchmark_model", *([f"{count} of {rounds} rounds"] if count < rounds else [])]
+    results = [event["benchmark_model"] for event in rounds_taken]
+    if any(result["xnnpack"] is False for result in results):
+        flags.append("XNNPACK off")
+    delegates = dict.fromkeys(name for result in results for name in result["delegates"])
+    return (*flags, *(f"{name} delegate" for name in delegates))
 
 
 def saved_before(taken: Sequence[dict[str, Any]]) -> bool:

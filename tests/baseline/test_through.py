@@ -33,7 +33,7 @@ def test_a_program_that_does_not_end(tmp_path):
     log = tmp_path / "log"
     with pytest.raises(DeviceError) as caught:
         Through.parse("local").run(["sh", "-c", "echo one; sleep 60 & sleep 60"], 0.5, log)
-    assert str(caught.value) == f"local: sh did not end within 0 s (log: {log})"
+    assert str(caught.value) == f"local: sh did not end within 0.5 s (log: {log})"
     assert log.read_text() == "one\n"
 
 
