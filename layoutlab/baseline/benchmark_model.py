@@ -40,12 +40,26 @@ _COUNT = re.compile(
 _PAIR = re.compile(rf"(\w+)=({_NUMBER})")
 _SUMMARY = re.compile(r"(?:Average )?[Ii]nference timings in us:")
 _SUMMARY_PAIR = re.compile(rf"([A-Z][\w ]*(?: \(avg\))?|no stats): ({_NUMBER})")
+# LiteRT's tool of the same name, for its CompiledModel, ends with a table in ms instead.
+_TABLE = "========== BENCHMARK RESULTS"
+_TABLE_MS = re.compile(r"(Model initialization|Warmup \(first\)|Warmup \(avg\)|Inference \(avg\)): +([\d.]+) ms\b")
+_TABLE_NAMES = {
+    "Model initialization": "init",
+    "Warmup (first)": "first inference",
+    "Warmup (avg)": "warmup",
+    "Inference (avg)": "inference",
+}
+_TABLE_MB = {
+    "init": re.compile(r"Init footprint: +([\d.]+) MB"),
+    "overall": re.compile(r"Overall footprint: +([\d.]+) MB"),
+}
 _PARAMETER = re.compile(r"([A-Za-z#][^:\[\]]*?) ?: \[(.*)\]")
 _MEMORY = re.compile(
     rf"(?:Memory footprint delta.*|Peak memory footprint) \(MB\): init=({_NUMBER}) overall=({_NUMBER})"
 )
-_PEAK = re.compile(rf"Overall peak memory footprint \(MB\) via periodic monitoring: ({_NUMBER})")
+_PEAK = re.compile(rf"(?:Overall peak memory footprint \(MB\) via periodic monitoring:|Peak memory:) +({_NUMBER})")
 _MODEL_MB = re.compile(rf"The input model file size \(MB\): ({_NUMBER})")
+_LOADING = re.compile(r"Loading model from: (.+)")
 _APPLIED = re.compile(r"(?:Explicitly applied|Applied) (\S+) delegate\b")
 _NOT_USED = re.compile(r"Though (\S+) delegate is explicitly applied, .* not be executed")
 _CREATED = "Created TensorFlow Lite XNNPACK delegate for CPU."
@@ -53,6 +67,10 @@ _UNCONSUMED = "Unconsumed cmdline flags:"
 _FAILED = ("Failed to", "Benchmarking failed", "Could not", "Cannot", "Disallowed CPU fallback")
 _NO_FAILURE = "Failed to get the input model file size"
 
+_OTHER_TOOL = (
+    "LiteRT's tool for CompiledModel has the same name, and not this flag: take that of TFLite's interpreter, or save "
+    "the outputs and name them in baseline.results"
+)
 _RUN_IT = "expected the whole output of one run of benchmark_model, or the file of its --result_file_path"
 
 
@@ -91,14 +109,14 @@ def parse_output(text: str, source: str) -> BenchmarkResult:
         warmup=_stats(warmup, summary["warmup"]) if warmup or summary.get("warmup") else None,
         init_us=summary.get("init"),
         first_inference_us=summary.get("first inference") or warmup.get("first"),
-        init_memory_mb=float(memory[1]) if memory else None,
-        overall_memory_mb=float(memory[2]) if memory else None,
+        init_memory_mb=float(memory[1]) if memory else _first_number(_TABLE_MB["init"], lines),
+        overall_memory_mb=float(memory[2]) if memory else _first_number(_TABLE_MB["overall"], lines),
         peak_memory_mb=_first_number(_PEAK, lines),
         model_mb=_first_number(_MODEL_MB, lines),
         threads=int(threads) if threads.isdigit() else None,
         xnnpack=_xnnpack(lines, parameters),
         delegates=tuple(dict.fromkeys(_applied(lines) - {"XNNPACK"})),
-        graph=parameters.get("graph"),
+        graph=parameters.get("graph") or (loading[1] if (loading := _first(_LOADING, lines)) else None),
         warnings=tuple(line.text for line in lines if line.level in "WEF" and line.level),
     )
 
@@ -109,10 +127,12 @@ def _refuse_unknown_flags(lines: Sequence[Line], source: str) -> None:
         if line.text.startswith(_UNCONSUMED):
             words = line.text.removeprefix(_UNCONSUMED).split()
             flags = [word.partition("=")[0].removeprefix("--") for word in words if word.startswith("--")] or words
-            told = ", ".join(f"--{flag}{did_you_mean(flag, KNOWN_FLAGS)}" for flag in flags)
+            told = ", ".join(
+                f"--{flag}{'' if flag in KNOWN_FLAGS else did_you_mean(flag, KNOWN_FLAGS)}" for flag in flags
+            )
             raise BaselineError(
                 f"{source}: benchmark_model ignored what it does not know, {told}{'' if told.endswith('?') else '.'} "
-                "Correct the flag, or use a newer build of the tool"
+                f"{_OTHER_TOOL if flags == ['use_xnnpack'] else 'Correct the flag, or use a newer build of the tool'}"
             )
 
 
@@ -121,7 +141,7 @@ def _refuse_failure(lines: Sequence[Line], source: str) -> None:
     said = [text for text in said if not text.startswith(_NO_FAILURE)]
     delegate = next((text for text in said if re.match(r"Failed to apply \S+ delegate", text)), None)
     ended = delegate or any(text.startswith("Benchmarking failed") for text in said)
-    if not ended and any(_SUMMARY.match(line.text) for line in lines):
+    if not ended and any(_ends(line.text) for line in lines):
         return
     if delegate:
         why = "" if said[0] == delegate else f" ({said[0].rstrip('.')})"
@@ -131,6 +151,10 @@ def _refuse_failure(lines: Sequence[Line], source: str) -> None:
         )
     if said:
         raise BaselineError(f"{source}: benchmark_model failed: {said[0]}")
+
+
+def _ends(text: str) -> bool:
+    return bool(_SUMMARY.match(text)) or text.startswith(_TABLE)
 
 
 def _count_line(text: str, source: str) -> dict[str, float]:
@@ -146,7 +170,7 @@ def _count_line(text: str, source: str) -> dict[str, float]:
 
 def _summary(lines: Sequence[Line], phases: int, source: str) -> dict[str, float]:
     """The summary line's numbers by lower-case name; averages are `warmup` and `inference`."""
-    found = [line.text for line in lines if _SUMMARY.match(line.text)]
+    found = [line.text for line in lines if _ends(line.text)]
     if len(found) > 1:
         raise BaselineError(
             f"{source}: holds {len(found)} runs: save each run in a file of its own, one for each round"
@@ -157,14 +181,24 @@ def _summary(lines: Sequence[Line], phases: int, source: str) -> dict[str, float
     if not found:
         after = "the warm-up" if phases == 1 else "the statistics, before the summary line"
         raise BaselineError(f"{source}: ends after {after}: {_RUN_IT}")
-    numbers = {
-        name.lower().removesuffix(" (avg)").replace("no stats", "inference"): float(value)
-        for name, value in _SUMMARY_PAIR.findall(found[0].partition(":")[2])
-        if value != "nan"
-    }
+    numbers = _table_numbers(lines) if found[0].startswith(_TABLE) else _summary_numbers(found[0])
     if not numbers.get("inference"):
         raise BaselineError(f"{source}: no average of the inference in the line {quoted(found[0])}: {_RUN_IT}")
     return numbers
+
+
+def _summary_numbers(text: str) -> dict[str, float]:
+    return {
+        name.lower().removesuffix(" (avg)").replace("no stats", "inference"): float(value)
+        for name, value in _SUMMARY_PAIR.findall(text.partition(":")[2])
+        if value != "nan"
+    }
+
+
+def _table_numbers(lines: Sequence[Line]) -> dict[str, float]:
+    """In microseconds; the table has two digits of a millisecond."""
+    found = [match for line in lines if (match := _TABLE_MS.match(line.text))]
+    return {_TABLE_NAMES[match[1]]: round(float(match[2]) * 1e3) for match in found}
 
 
 def _split(
@@ -180,8 +214,8 @@ def _split(
 
 
 def _agree(phase: dict[str, float], average: float | None) -> bool:
-    """Whether the average is the summary's; old builds drop its fraction there."""
-    return "avg" not in phase or average is None or math.isclose(phase["avg"], average, rel_tol=1e-4, abs_tol=1)
+    """Whether the average is the summary's; old builds drop its fraction there, and a table has tens of us."""
+    return "avg" not in phase or average is None or math.isclose(phase["avg"], average, rel_tol=1e-4, abs_tol=6)
 
 
 def _stats(phase: dict[str, float], average: float) -> RunStats:

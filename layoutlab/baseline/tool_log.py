@@ -19,7 +19,9 @@ _LOGCAT = (
     # 2023-04-04 17:24:18.428 19036-19036 tflite   pid-19036   I  text  (Android Studio)
     re.compile(rf"{_TIME} +\d+-\d+ +(?P<tag>\S+) +\S+ +(?P<level>[VDIWEF])  ?(?P<text>.*)"),
 )
-_SEVERITY = re.compile(r"(?P<level>VERBOSE|INFO|WARN|WARNING|ERROR|FATAL): ?(?P<text>.*)")
+# LiteRT's own lines say the place in the source too: INFO: [benchmark_litert_model.h:94] text
+_SEVERITY = re.compile(r"(?P<level>VERBOSE|INFO|WARN|WARNING|ERROR|FATAL): ?(?:\[[\w./]+:\d+\] ?)?(?P<text>.*)")
+_TAGS = ("tflite", "litert")
 
 
 class Line(NamedTuple):
@@ -43,13 +45,14 @@ def decode(data: bytes) -> str:
 def tool_lines(text: str) -> list[Line]:
     """The tool's lines without prefixes, colours and blank ends; empty ones, and other programs' in a logcat, left out.
 
-    A log of Android holds lines of every program. TFLite's have a tag that begins with `tflite`.
+    A log of Android holds lines of every program. TFLite's have a tag that begins with `tflite` or
+    `litert`.
     """
     found = []
     for raw in text.splitlines():
         line = _COLOUR.sub("", raw).strip()
         logcat = next((match for form in _LOGCAT if (match := form.fullmatch(line))), None)
-        if logcat and not logcat["tag"].startswith("tflite"):
+        if logcat and not logcat["tag"].startswith(_TAGS):
             continue
         level, line = (logcat["level"], logcat["text"].strip()) if logcat else ("", line)
         if prefixed := _SEVERITY.fullmatch(line):
