@@ -195,7 +195,8 @@ def _allow_hooks(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PREFIX",
-        help="let hooks of the spec run whose package.module:function begins so",
+        help="let hooks of the spec run whose package.module:function begins so, or the program of baseline.tool with "
+        "this path",
     )
 
 

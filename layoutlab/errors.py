@@ -4,6 +4,7 @@ LayoutlabError
 ├── UsageError        2  the command line asks for something that does not exist
 ├── SpecError         2  the YAML spec is wrong; carries every problem found, each with its place
 ├── ModelError        2  the model file is missing, changed, malformed or rejected by TFLite
+├── BaselineError     2  the baseline's tool failed, or its saved results cannot be used
 ├── DeviceError       3  no device can run the target, or the device lacks what a run needs
 │   └── DeviceLost    3  a device that was there went away
 ├── StoreError        1  the results folder cannot be used (locked, read-only, written by a newer version)
@@ -50,6 +51,12 @@ class SpecError(LayoutlabError):
 
 class ModelError(LayoutlabError):
     """The model cannot be used as a model."""
+
+    exit_code = EXIT_USAGE
+
+
+class BaselineError(LayoutlabError):
+    """The tool that measures the baseline failed, or what it reported cannot be used."""
 
     exit_code = EXIT_USAGE
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
+from layoutlab.baseline.tool import ToolBaseline, open_tool_baseline, require_allowed_tool
 from layoutlab.begin import Run, begin
 from layoutlab.compiling import compile_variant, file_sha256, hash_json
 from layoutlab.device.base import Leased
@@ -56,9 +57,11 @@ def run_experiment(
     itself) raises the error.
     """
     require_allowed(loaded, allowed)
+    require_allowed_tool(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
         run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh)
+        tool = open_tool_baseline(run)
         reference = _run_baseline(run)
         artifacts = {}
         for number, variant in enumerate(run.spec.variants, 1):
@@ -71,7 +74,7 @@ def run_experiment(
                 progress.say(f"{heading}: failed: {error}")
             else:
                 artifacts[variant.name] = artifact
-        _measure(run, artifacts)
+        _measure(run, artifacts, tool)
         comparison = compare(store)
     write_results(comparison, results / loaded.spec.name)
     return comparison
@@ -135,7 +138,7 @@ def _record_failure(run: Run, variant: str, error: LayoutlabError) -> None:
     )
 
 
-def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
+def _measure(run: Run, artifacts: Mapping[str, Artifact], tool: ToolBaseline | None) -> None:
     """All rounds on one device. When it goes away, they begin anew on another that is like it."""
     runners = {BASELINE: _baseline_runner(run)}
     runners |= {name: _artifact_runner(run, artifact) for name, artifact in artifacts.items()}
@@ -143,7 +146,7 @@ def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
     for left in reversed(range(_DEVICES_TRIED)):
         try:
             with run.choice.device.lease(run.log("device"), _device_of_last_round(run)) as device:
-                _measure_on(run, device, runners, _protocol_key(run, versions, device))
+                _measure_on(run, device, runners, tool, _protocol_key(run, versions, device, tool))
             return
         except DeviceLost as error:
             if not left:
@@ -151,7 +154,9 @@ def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
             run.progress.say(f"measuring: {error}; its rounds begin anew on another device")
 
 
-def _measure_on(run: Run, device: Leased, runners: dict[str, dict[str, Any]], protocol: str) -> None:
+def _measure_on(
+    run: Run, device: Leased, runners: dict[str, dict[str, Any]], tool: ToolBaseline | None, protocol: str
+) -> None:
     """Rounds of all rows interleaved, in an order that is new in each round and the same in each run.
 
     A row that fails in one round is dropped from the rounds that follow: its samples would not be comparable.
@@ -165,14 +170,18 @@ def _measure_on(run: Run, device: Leased, runners: dict[str, dict[str, Any]], pr
                 continue
             run.progress.show(f"measuring: round {number + 1} of {run.rounds}, {row}")
             try:
-                taken = device.take_samples(runners[row], run.inputs, measure, run.log(row))
+                if tool is not None and row == BASELINE:
+                    taken = tool.take_round(number)
+                else:
+                    taken = device.take_samples(runners[row], run.inputs, measure, run.log(row))
             except StageError as error:
                 if row == BASELINE:
                     raise
                 _record_failure(run, row, error)
                 del runners[row]
                 continue
-            run.store.append("samples", protocol=protocol, round=number, row=row, device=device.id, **taken)
+            if taken is not None:
+                run.store.append("samples", protocol=protocol, round=number, row=row, device=device.id, **taken)
     run.store.append("finished", protocol=protocol, device=device.id)
 
 
@@ -182,7 +191,7 @@ def _device_of_last_round(run: Run) -> str | None:
     return taken[-1].get("device") if taken else None
 
 
-def _protocol_key(run: Run, versions: Mapping[str, str], device: Leased) -> str:
+def _protocol_key(run: Run, versions: Mapping[str, str], device: Leased, tool: ToolBaseline | None) -> str:
     """Samples are comparable only when everything in here is the same; `versions` are the sha256 of the artifacts."""
     one_of_several = {} if device.id is None else {"device_id": device.id}
     return hash_json(
@@ -195,5 +204,6 @@ def _protocol_key(run: Run, versions: Mapping[str, str], device: Leased) -> str:
             "versions": run.versions,
             "measure": run.spec.measure.model_dump(),
             **one_of_several,
+            **({"baseline": tool.key} if tool else {}),
         }
     )

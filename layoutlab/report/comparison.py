@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
+from layoutlab.baseline.tool_rows import baseline_runtime, saved_before, tool_flags
 from layoutlab.device.kryo.cycles import Totals, estimate
 from layoutlab.engine.base import ONE_POINT, STOPPED_EARLY, Artifact, TaskCoverage, from_json
 from layoutlab.errors import EXIT_OK, UsageError
@@ -153,7 +154,8 @@ def compare(store: Store) -> Comparison:
     baseline_events = store.all("baseline")
     artifacts = _artifacts(spec, store, events)
     rows = [_row(variant, artifacts.get(variant.name), events) for variant in spec.variants]
-    rows.append(Row(name=BASELINE))
+    rows.append(Row(name=BASELINE, flags=tool_flags(taken, spec.measure.rounds)))
+    paired = not saved_before(taken)
 
     def with_time(row: Row) -> Row:
         if row.failure:
@@ -161,7 +163,7 @@ def compare(store: Store) -> Comparison:
         if simulated:
             return _simulated_row(row, simulated)
         rounds = rounds_of(row.name, taken, spec.measure.model_dump(), events[0]["threads"])
-        return _measured_row(row, samples, rounds, spec.measure.seed)
+        return _measured_row(row, samples, rounds, spec.measure.seed, paired)
 
     return Comparison(
         name=spec.name,
@@ -170,7 +172,7 @@ def compare(store: Store) -> Comparison:
             _with_speedups(list(map(with_time, rows)), next((v.name for v in spec.variants if not v.tune), None))
         ),
         run={key: value for key, value in events[0].items() if key not in ("kind", "spec")},
-        baseline_runtime=baseline_events[-1]["runtime"],
+        baseline_runtime=baseline_runtime(baseline_events[-1]["runtime"], taken),
         tuning=spec.tuning.model_dump(),
         check=spec.check.model_dump(),
         measure=spec.measure.model_dump(),
@@ -184,11 +186,15 @@ def compare(store: Store) -> Comparison:
 
 
 def _by_row(taken: Sequence[dict[str, Any]], rounds: int) -> dict[str, list[list[float]]]:
-    """Samples in ms by row and round, for the rows that have every round."""
+    """Samples in ms by row and round, for the rows that have every round, and for the baseline those there are."""
     by_row: dict[str, dict[int, list[float]]] = {}
     for event in taken:
         by_row.setdefault(event["row"], {})[event["round"]] = event["samples_ms"]
-    return {row: [found[number] for number in range(rounds)] for row, found in by_row.items() if len(found) == rounds}
+    return {
+        row: [found[number] for number in sorted(found)]
+        for row, found in by_row.items()
+        if len(found) == rounds or row == BASELINE
+    }
 
 
 def _simulated(counts: dict[str, Any]) -> Simulated:
@@ -252,9 +258,9 @@ def _sources(variant: str, artifact: Artifact | None, events: Sequence[dict[str,
     return {name: value for name, value in found.items() if value}
 
 
-def _measured_row(row: Row, samples: dict[str, list[list[float]]], rounds: Rounds, seed: int) -> Row:
+def _measured_row(row: Row, samples: dict[str, list[list[float]]], rounds: Rounds, seed: int, paired: bool) -> Row:
     found = latency(samples[row.name])
-    versus = None if row.name == BASELINE else ratio(samples[row.name], samples[BASELINE], seed)
+    versus = None if row.name == BASELINE else ratio(samples[row.name], samples[BASELINE], seed, paired)
     flags = (*row.flags, "unstable") if found.unstable else row.flags
     if rounds.flag:
         flags = (*flags, rounds.flag)

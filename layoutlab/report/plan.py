@@ -40,6 +40,8 @@ def _protocol(spec: Spec) -> list[str]:
     """How figures are obtained: measured, or counted where the simulated core stands in for the target."""
     measure, count = spec.measure, len(spec.variants)
     rows = f"{count} variant{'s' if count > 1 else ''} and TFLite"
+    if spec.baseline.runtime == "benchmark_model":
+        rows += " (benchmark_model)"
     round_s = (measure.warmup_ms + measure.repeats * measure.min_repeat_ms) / 1e3
     total_s = measure.rounds * (len(spec.variants) + 1) * round_s
     measured = f"{measure.rounds} rounds of {rows}: at least {duration(total_s)}"

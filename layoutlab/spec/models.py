@@ -249,7 +249,11 @@ def parse_device(text: str) -> dict[str, Any]:
 class BaselineSpec(_Part):
     """What the variants are compared with."""
 
-    runtime: Literal["tflite"] = Field(default="tflite", description="The runtime of the baseline.")
+    runtime: Literal["tflite", "benchmark_model"] = Field(
+        default="tflite",
+        description="What runs the baseline: LiteRT on the device, or TFLite's program benchmark_model, which needs "
+        "exactly one of tool and results.",
+    )
     threads: int | None = Field(
         default=None,
         ge=1,
@@ -257,6 +261,39 @@ class BaselineSpec(_Part):
         description="CPU threads, of the variants too; must equal the target's num-cores if that is given. "
         "Left out: the target's num-cores, else 1.",
     )
+    results: Annotated[
+        tuple[Annotated[str, Field(min_length=1), Expected("the path of a file")], ...] | None,
+        Expected("a list of files, one for each round"),
+    ] = Field(
+        default=None,
+        min_length=1,
+        description="What benchmark_model printed, or its result protos, one file a round; relative to the spec's "
+        "folder.",
+    )
+    tool: Annotated[str | None, Expected("the path of benchmark_model on the device; its name contains that word")] = (
+        Field(
+            default=None,
+            pattern=r"^[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]*$",
+            description="The benchmark_model to run in each round; relative to the spec's folder if it runs here. It "
+            "has to be allowed, see --allow-hooks.",
+        )
+    )
+    through: Annotated[str | None, Expected("local, adb, adb:SERIAL or ssh:HOST", ("local", "adb"))] = Field(
+        default=None,
+        pattern=r"^(local|adb|adb:[A-Za-z0-9][A-Za-z0-9._:-]*|ssh:[A-Za-z0-9][A-Za-z0-9._@-]*)$",
+        description="Where the tool runs: local is here, adb the phone, adb:SERIAL one of several, ssh:HOST a board. "
+        "Left out: local.",
+    )
+    flags: Annotated[
+        dict[str, str],
+        Expected("a mapping of the tool's flags"),
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+    ] = Field(default={}, description="Further flags of the tool, such as {use_xnnpack: false}.")
+
+    @model_validator(mode="after")
+    def _rules(self) -> BaselineSpec:
+        _raise_first(rules.baseline_problems(self.model_dump()))
+        return self
 
 
 class MatchSpec(_Part):

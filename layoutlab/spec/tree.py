@@ -100,6 +100,8 @@ class TreeReader:
         if isinstance(node, yaml.MappingNode):
             if kind == TargetDict | HostTarget:
                 return self._free(node, loc)
+            if get_origin(kind) is dict:
+                return self._texts(node, loc)
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 return self.mapping(node, kind, loc)
         items = _tuple_of(kind)
@@ -143,6 +145,19 @@ class TreeReader:
                 inner = (*loc, name)
                 self.places[inner] = Place(key, Expected(""))
                 data[name] = self._free(value, inner)
+        return data
+
+    def _texts(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
+        """A mapping of any keys to scalars, each the text as written."""
+        data: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name = self._key(key, lines, loc)
+            if name is not None:
+                inner = (*loc, name)
+                place = self.places[inner] = Place(value, Expected("a value such as 3, true or a path"))
+                scalar = isinstance(value, yaml.ScalarNode)
+                data[name] = self._scalar(value, str, place, inner) if scalar else self._refuse(place, inner)
         return data
 
     def _refuse(self, place: Place, loc: Loc, hint: str = "") -> Bad:
