@@ -1,4 +1,4 @@
-"""Where things are, for tests of every part."""
+"""Where things are, for tests of every part, and in which order files are run."""
 
 from __future__ import annotations
 
