@@ -85,7 +85,7 @@ def _try_links(spec: Spec, address: RpcAddress) -> list[Finding]:
                 timeout_s=_TIMES * address.timeout_s + GRACE_S,
             )
         except StageError as error:
-            _close_chain(found, address, error)
+            close_chain(found, address, error)
     return list(found.values())
 
 
@@ -95,19 +95,20 @@ def _finding(event: dict[str, Any]) -> Finding:
     )
 
 
-def _close_chain(found: dict[str, Finding], address: RpcAddress, error: StageError) -> None:
-    """The link at which the worker ended, and those behind it."""
+def close_chain(found: dict[str, Finding], address: RpcAddress, error: StageError) -> None:
+    """Add to what was found before a worker died of a link: that link, and those behind it."""
     for part, needs in links(address).items():
         if part in found:
             continue
-        ended_here = part == error.stage or (error.stage == "start" and not found)
-        finding = None if ended_here else not_tried(part, needs, found)
-        found[part] = finding or Finding(part=part, state="failed", detail="no answer", todo=(error.cause,))
+        if part == error.stage or (error.stage == "start" and not found):
+            found[part] = Finding(part=part, state="failed", detail="no answer", todo=(error.cause,))
+        else:
+            found[part] = not_tried(part, needs, found) or Finding(part=part, state="not tried", detail="not reached")
 
 
 def _examine_here(spec: Spec) -> Examined:
     findings = diagnose()
-    runnable, verdict = _runs_on(spec, findings)
+    runnable, verdict = runs_on(spec, findings)
     return Examined(
         spec=spec.name, device=str(spec.device), findings=tuple(findings), can_run=runnable, verdict=verdict
     )
@@ -117,7 +118,7 @@ class _OnSimulatedCore(Exception):
     """The choice would be the simulated core."""
 
 
-def _runs_on(spec: Spec, findings: Sequence[Finding]) -> tuple[bool, str]:
+def runs_on(spec: Spec, findings: Sequence[Finding]) -> tuple[bool, str]:
     """Whether the spec can run, and on what it would."""
     runs = what_runs(findings)
 

@@ -23,8 +23,8 @@ from layoutlab.findings import Finding, State
 from layoutlab.spec.target import architecture, format_target
 
 _TRANSFER_BYTES = 1 << 20
-# About two seconds in all. A spread (largest less smallest, of the median) beyond this makes differences of layouts
-# hard to see.
+# About two seconds in all, after a sample that warms up. A spread (largest less smallest, of the median) beyond this
+# makes differences of layouts hard to see.
 _CLOCK_SAMPLES, _CLOCK_SAMPLE_MS = 10, 200
 _STEADY = 0.10
 _AGENT_S = 5.0
@@ -126,7 +126,9 @@ class _Checkup:
         try:
             self._remote = self._stack.enter_context(closing(open_remote(self._address, wait_s=LEASE_S)))
         except (DeviceError, StageError) as error:
-            raise _Broken("none could be had", str(error)) from error
+            trackers = [agent for agent in self._address.agents if _is_tracker(agent)]
+            todo = [f"what listens at {where} is a tracker: say rpc://{where}/KEY instead" for where in trackers]
+            raise _Broken("none could be had", *(todo or [str(error)])) from error
         if "cpu" not in self._description:
             return "ok", f"{self._description['id']}, a plain TVM RPC server: it says nothing of itself", ()
         return "ok", f"{self._description['id']}, {self._description['cpu']}", ()
@@ -137,7 +139,9 @@ class _Checkup:
             raise _Broken("of another version", *problems)
         if not found:
             return "unknown", "a plain TVM RPC server does not say; it has to have this machine's TVM", ()
-        return "ok", f"layoutlab {found['layoutlab']}, TVM {found['apache-tvm']}, as here", ()
+        shown = {"layoutlab": found.get("layoutlab", "unknown"), "TVM": found.get("apache-tvm", "unknown")}
+        known = [f"{name} {version}" for name, version in shown.items() if version != "unknown"]
+        return "ok", f"{', '.join(known)}, as here", ()
 
     def _architecture(self) -> _Seen:
         machine = self._description.get("machine")
@@ -203,8 +207,8 @@ class _Checkup:
         return "ok", f"LiteRT {found}", ()
 
     def _clock(self) -> _Seen:
-        taken = self._sample(_CLOCK_SAMPLES, _CLOCK_SAMPLE_MS)
-        samples = taken["samples_ms"]
+        taken = self._sample(1 + _CLOCK_SAMPLES, _CLOCK_SAMPLE_MS)
+        samples = taken["samples_ms"][1:]
         spread = (max(samples) - min(samples)) / statistics.median(samples)
         detail = ", ".join([f"spread {100 * spread:.0f} % over {len(samples)} samples", *_clock_words(taken)])
         disturbed = list(taken.get("disturbed") or ())
@@ -240,6 +244,14 @@ class _Checkup:
         from layoutlab.device.host import llvm_target
 
         return llvm_target()
+
+
+def _is_tracker(address: str) -> bool:
+    try:
+        tracker.summary(address)
+    except DeviceError:
+        return False
+    return True
 
 
 def _features_of(target: dict[str, Any]) -> list[str]:

@@ -11,7 +11,7 @@ from layoutlab.findings import BROKEN, Finding
 from layoutlab.spec.models import Spec
 
 # A device that is in use now is in use: nobody who asks what is wrong wants to wait for it.
-LEASE_S = 5.0
+LEASE_S = 3.0
 
 # Each link with those that it needs, in the order in which they are tried.
 _AT_TRACKER: dict[str, tuple[str, ...]] = {"tracker": (), "key": ("tracker",), "device": ("key",)}

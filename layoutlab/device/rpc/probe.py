@@ -62,7 +62,7 @@ def take_probe_samples(
     probe: Probe, remote: Remote, cores: str | list[int], repeats: int, min_repeat_ms: float, timeout_s: float
 ) -> dict[str, Any]:
     """Time the kernel on the device's `cores`; see `device.on_device.take_samples`."""
-    arguments = {"repeats": repeats, "min_repeat_ms": min_repeat_ms, "warmup_ms": min_repeat_ms, "cores": cores}
+    arguments = {"repeats": repeats, "min_repeat_ms": min_repeat_ms, "warmup_ms": 0, "cores": cores}
     return remote.take_samples(probe.runner, probe.inputs, arguments, timeout_s)
 
 
