@@ -51,11 +51,12 @@ def plain_server(*options: str) -> Iterator[int]:
         port = free.getsockname()[1]
     command = [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", str(port)]
     command += ["--port-end", str(port + 1), *options]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
         yield port
     finally:
-        process.terminate()
+        # What serves is a process that it started, which goes on without it.
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

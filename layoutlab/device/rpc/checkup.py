@@ -224,9 +224,9 @@ class _Checkup:
         from layoutlab.device.rpc.probe import take_probe_samples
 
         cores = self._wanted.cores if isinstance(self._wanted.cores, str) else list(self._wanted.cores)
-        return take_probe_samples(
-            self._probe, self._leased, cores, repeats, min_repeat_ms, timeout_s=self._address.timeout_s
-        )
+        # Repeats get longer by steps, up to three times what is asked for.
+        limit_s = self._address.timeout_s + 3 * repeats * min_repeat_ms / 1e3
+        return take_probe_samples(self._probe, self._leased, cores, repeats, min_repeat_ms, limit_s)
 
     @property
     def _leased(self) -> Remote:

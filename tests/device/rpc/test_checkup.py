@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ from layoutlab.device.cpu import cpu_name
 from layoutlab.device.rpc.address import RpcAddress
 
 from ...conftest import TINY
-from ..agents import base_site, listening, plain_server, running, wait_until
+from ..agents import base_site, listening, running, wait_until
 
 # What this machine can do and nothing more, and what no CPU can since AMD gave it up.
 X86 = "llvm -mtriple=x86_64-linux-gnu"
@@ -57,16 +57,6 @@ def spec(tmp_path) -> Callable[..., Path]:
         return path
 
     return write
-
-
-@pytest.fixture(scope="module")
-def plain(pixels) -> Iterator[RpcAddress]:
-    """A plain TVM RPC server at the tracker."""
-    from layoutlab.device.rpc.tracker import summary
-
-    with plain_server("--tracker", pixels.tracker, "--key", "plain"):
-        wait_until(lambda: "plain" in [state.key for state in summary(pixels.tracker)], "the plain server registers")
-        yield replace(pixels, key="plain")
 
 
 def all_free(address: RpcAddress) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -144,16 +143,6 @@ def test_an_agent_computes_what_this_machine_does(pixels, inputs, artifact, tmp_
             assert done["runtime"].split()[0] == {"tflite": "LiteRT", "artifact": "TVM"}[runner["kind"]]
             assert same_outputs(tmp_path / "there.npz", tmp_path / "here.npz")
             assert len(remote.take_samples(runner, inputs, SAMPLES, 60)["samples_ms"]) == 2
-
-
-@pytest.fixture(scope="module")
-def plain(pixels) -> Iterator[RpcAddress]:
-    """A plain TVM RPC server at the tracker."""
-    from layoutlab.device.rpc.tracker import summary
-
-    with plain_server("--tracker", pixels.tracker, "--key", "plain"):
-        wait_until(lambda: "plain" in [state.key for state in summary(pixels.tracker)], "the plain server registers")
-        yield replace(pixels, key="plain", timeout_s=5)
 
 
 def test_a_plain_server_runs_variants_and_no_tflite(plain, inputs, artifact, tmp_path):
