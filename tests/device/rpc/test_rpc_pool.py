@@ -20,7 +20,15 @@ from ..agents import LAYOUTLAB, serving
 
 FLOATS = 1024
 OPTIONS = TuningOptions(
-    trials=4, search="evolutionary", cost_model="xgb", pack_weights=True, batch=4, population=8, seed=1, min_repeat_ms=0
+    trials=4,
+    search="evolutionary",
+    cost_model="xgb",
+    pack_weights=True,
+    batch=4,
+    population=8,
+    seed=1,
+    repeats=1,
+    min_repeat_ms=0,
 )
 
 
@@ -72,22 +80,23 @@ def pool(fleet: Fleet, folder: Path):
 
 def test_each_candidate_has_its_own_outcome_whatever_the_others_do(fleet, tmp_path):
     with pool(fleet, tmp_path) as opened:
-        batch = [candidate(), candidate("abort"), candidate("pause"), candidate(), candidate("no_such_function")]
+        batch = [candidate(), candidate("abort"), candidate("pause"), candidate()]
         outcomes = opened.submit(batch)()
     assert [outcome.error and outcome.error.split(":")[0] for outcome in outcomes] == [
         None,
         "the run crashed its process on the device (SIGABRT)",
         "the run took longer than 5 s",
         None,
-        "the run InternalError",
     ]
-    assert "no_such_function" in outcomes[4].error
     assert 0 < outcomes[0].seconds < 1 and 0 < outcomes[3].seconds < 1
     assert fleet.said == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_others_go_on_when_a_device_goes_away_and_the_last_one_is_missed(fleet, tmp_path):
+def test_the_others_go_on_when_a_device_goes_away_and_the_last_one_is_missed(fleet, tmp_path, monkeypatch):
+    from layoutlab.engine.relax.tune import rpc_pool
+
+    monkeypatch.setattr(rpc_pool, "_TRY_AGAIN_S", (0.1, 0.1))
     with pool(fleet, tmp_path) as opened:
         assert all(outcome.seconds for outcome in opened.submit([candidate(), candidate()])())
         # Both devices are busy with a slow one when the first goes away.
