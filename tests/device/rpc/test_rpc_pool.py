@@ -10,13 +10,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.engine.base import TuningOptions
 from layoutlab.errors import StageError
 
-from ..agents import LAYOUTLAB, serving
+from ..agents import LAYOUTLAB, serving, wait_until
 
 FLOATS = 1024
 OPTIONS = TuningOptions(
@@ -91,6 +92,32 @@ def test_each_candidate_has_its_own_outcome_whatever_the_others_do(fleet, tmp_pa
     assert 0 < outcomes[0].seconds < 1 and 0 < outcomes[3].seconds < 1
     assert fleet.said == []
     assert list(tmp_path.iterdir()) == []
+
+
+def signal_all(agent: subprocess.Popen[str], number: signal.Signals) -> None:
+    """To an agent and all processes of it: its own group does not have those of verbs."""
+    for process in [psutil.Process(agent.pid), *psutil.Process(agent.pid).children(recursive=True)]:
+        process.send_signal(number)
+
+
+def test_a_device_that_says_nothing_any_more_is_given_up(fleet, tmp_path, monkeypatch):
+    from layoutlab.device.rpc import address, tracker
+    from layoutlab.engine.relax.tune import rpc_pool
+
+    monkeypatch.setattr(rpc_pool, "_TRY_AGAIN_S", (0.1,))
+    monkeypatch.setattr(address, "GRACE_S", 1.0)
+    with pool(fleet, tmp_path) as opened:
+        assert all(outcome.seconds for outcome in opened.submit([candidate(), candidate()])())
+        collect = opened.submit([candidate("sleep", 1) for _ in range(2)])
+        # As when its cable is pulled: nobody closes the connection.
+        signal_all(fleet.agents[0], signal.SIGSTOP)
+        outcomes = collect()
+        assert all(outcome.seconds and outcome.seconds > 0.9 for outcome in outcomes), outcomes
+        assert fleet.said == ["a device was lost, 1 of 2 go on: the device gave no answer for 6 s"]
+    signal_all(fleet.agents[0], signal.SIGCONT)
+    fleet.said.clear()
+    where, key = fleet.address.tracker, fleet.address.key
+    wait_until(lambda: tracker.state_of(where, key).free == 2, "both devices are free again")
 
 
 def test_the_others_go_on_when_a_device_goes_away_and_the_last_one_is_missed(fleet, tmp_path, monkeypatch):
