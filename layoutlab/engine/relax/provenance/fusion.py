@@ -13,7 +13,7 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from layoutlab.engine.relax.provenance.marks import Marks, bindings_of, marks_of
+from layoutlab.engine.relax.provenance.marks import Marks, bindings_of, joined, marks_of
 
 # What stands for a value of the module before fusing: the hash of its variable or constant, or a structure of those.
 Key = Any
@@ -24,10 +24,13 @@ class _Follower:
 
     def __init__(self, before: tvm.IRModule) -> None:
         self._waiting: dict[Key, deque[tuple[Key, Marks]]] = defaultdict(deque)
+        names: dict[relax.Var, Key] = {}
         for binding in bindings_of(before["main"]):
+            key = _key(binding.value, names)
             if isinstance(binding.value, relax.Call):
-                key = _key(binding.value, {})
                 self._waiting[key].append((hash(binding.var), marks_of(binding.value)))
+            else:
+                names[binding.var] = key
 
     def take(self, call: relax.Call, names: Mapping[relax.Var, Key]) -> tuple[Key, Marks]:
         """The variable that the call was bound to before fusing, and its marks; what is not found has none."""
@@ -43,7 +46,8 @@ def _key(expr: Any, names: Mapping[relax.Var, Key]) -> Key:
     if isinstance(expr, relax.Tuple):
         return ("tuple", *(_key(field, names) for field in expr.fields))
     if isinstance(expr, relax.TupleGetItem):
-        return ("item", _key(expr.tuple_value, names), int(expr.index))
+        fields = _key(expr.tuple_value, names)
+        return fields[1 + expr.index] if isinstance(fields, tuple) else ("item", fields, int(expr.index))
     if isinstance(expr, tvm.ir.GlobalVar):
         return str(expr.name_hint)
     return hash(expr) if isinstance(expr, tvm.ir.GenericConst) else str(expr)
@@ -79,4 +83,4 @@ def _follow(
             marks += found
         else:
             inner[binding.var] = _key(binding.value, inner)
-    return _key(function.body.body, inner), tuple(dict.fromkeys(marks))
+    return _key(function.body.body, inner), joined(marks)

@@ -6,13 +6,16 @@ replace calls by others keep the variables that they are bound to, so marks find
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import tvm
 from tvm import relax
 
-# The numbers of TFLite's operators, or the names of layout transforms, which are ours.
+# The numbers of TFLite's operators, the names of layout transforms, which are ours, and with these two signs before them
+# the layout of the call's result, where it is an image that was given one, and the name of its function when it was tuned.
 Marks = tuple[str, ...]
+LAYOUT = "="
+TASK = "@"
 
 _SEPARATOR = "; "
 
@@ -69,6 +72,21 @@ def remark(mod: tvm.IRModule, known: Mapping[relax.Var, Marks]) -> tvm.IRModule:
         new.update({variable: marks for variable in (*others, binding.var)})
         others = []
     return with_marks(mod, new)
+
+
+def joined(marks: Iterable[str]) -> Marks:
+    """Marks of several calls as those of one: each once, in the order in which they are met last."""
+    return tuple(dict.fromkeys(reversed(list(marks))))[::-1]
+
+
+def name_functions(mod: tvm.IRModule) -> tvm.IRModule:
+    """The module with the name of its function added to the marks of each call, before passes that rename functions."""
+    named = {
+        binding.var: (*marks_of(binding.value), f"{TASK}{binding.value.args[0].name_hint}")
+        for binding in bindings_of(mod["main"])
+        if isinstance(binding.value, relax.Call) and isinstance(binding.value.args[0], tvm.ir.GlobalVar)
+    }
+    return with_marks(mod, named)
 
 
 def with_marks(mod: tvm.IRModule, marks: Mapping[relax.Var, Marks]) -> tvm.IRModule:
