@@ -56,12 +56,14 @@ def _verbs() -> Verbs:
     import tvm.runtime.vm  # noqa: F401
 
     from layoutlab.device import on_device
+    from layoutlab.device.function_times import time_functions
     from layoutlab.measure import conditions  # noqa: F401
 
     return {
         "describe": describe,
         "compute_outputs": on_device.compute_outputs,
         "take_samples": on_device.take_samples,
+        "time_functions": time_functions,
         "count_inference": on_device.count_inference,
         "count_candidate": on_device.count_candidate,
     }

@@ -113,6 +113,14 @@ def take_samples(report: Any, **arguments: Any) -> dict[str, Any]:
     return on_device.take_samples(**arguments)
 
 
+def time_functions(report: Any, **arguments: Any) -> dict[str, Any]:
+    """Time each function of a variant; see `layoutlab.device.function_times`."""
+    from layoutlab.device.function_times import time_functions
+
+    report("stage", name="profile")
+    return time_functions(**arguments)
+
+
 def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
     """`compute_outputs` on the simulated core, which sees the files of this machine."""
     from layoutlab.device.kryo.core import SimulatedCore
@@ -152,6 +160,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "mix_layouts": mix_layouts,
     "compute_outputs": compute_outputs,
     "take_samples": take_samples,
+    "time_functions": time_functions,
     "simulate_outputs": simulate_outputs,
     "simulate_inference": simulate_inference,
 }

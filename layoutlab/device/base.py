@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from layoutlab.spec.models import MeasureSpec
 
@@ -45,3 +45,11 @@ class Device(Protocol):
         Measured: `samples_ms`, `conditions` before and after, and `runtime`. Simulated: `counts`, what
         `device.kryo.cycles` computes cycles from, `functions`, the same for each function, and `runtime`.
         """
+
+
+@runtime_checkable
+class TimesFunctions(Protocol):
+    """A device that can also time each function of an artifact within an inference."""
+
+    def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
+        """See `device.function_times`; `inputs` as for `Device.take_samples`."""

@@ -57,20 +57,17 @@ def marks_by_variable(mod: tvm.IRModule) -> dict[relax.Var, Marks]:
 def remark(mod: tvm.IRModule, known: Mapping[relax.Var, Marks]) -> tvm.IRModule:
     """The module with marks on the calls of `main`, `known` by variable from before a pass that lost them.
 
-    A pass that writes one call as several binds the last to the old variable, and the others just before it: these
-    get the same marks.
+    A pass that writes one call as several binds the last to the old variable, or the old variable to the last, and the
+    others just before it: these get the same marks.
     """
     new: dict[relax.Var, Marks] = {}
     others: list[relax.Var] = []
     for binding in bindings_of(mod["main"]):
-        if not isinstance(binding.value, relax.Call):
-            continue
-        if binding.var not in known:
+        if binding.var in known:
+            new.update({variable: known[binding.var] for variable in (*others, binding.var)})
+            others = []
+        elif isinstance(binding.value, relax.Call):
             others.append(binding.var)
-            continue
-        marks = known[binding.var]
-        new.update({variable: marks for variable in (*others, binding.var)})
-        others = []
     return with_marks(mod, new)
 
 

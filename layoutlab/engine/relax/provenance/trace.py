@@ -20,14 +20,24 @@ from layoutlab.engine.provenance import (
     Provenance,
 )
 from layoutlab.engine.relax.importer import import_model
-from layoutlab.engine.relax.provenance.marks import LAYOUT, TASK, Marks, bindings_of, marks_by_variable, marks_of, remark
+from layoutlab.engine.relax.provenance.marks import (
+    LAYOUT,
+    TASK,
+    Marks,
+    bindings_of,
+    marks_by_variable,
+    marks_of,
+    remark,
+)
 from layoutlab.engine.relax.tvm_cpu import meta_schedule
 from layoutlab.model.work import operators
 
 _CALLS = frozenset({"relax.call_tir", "relax.call_tir_inplace", "relax.call_dps_packed"})
 
 
-def trace(built: tvm.IRModule, data: bytes, lowered: tvm.IRModule, tasks: Sequence[meta_schedule.ExtractedTask]) -> Provenance:
+def trace(
+    built: tvm.IRModule, data: bytes, lowered: tvm.IRModule, tasks: Sequence[meta_schedule.ExtractedTask]
+) -> Provenance:
     """The functions that an inference of `built` executes, in order, and where each operator of the model `data` went.
 
     `built` is the module that is compiled, `lowered` the one that it was made of, `tasks` the tuning tasks of that.
