@@ -1,4 +1,4 @@
-"""`layoutlab profile`: what each function of a finished run's variants computes, and how long it takes in an inference."""
+"""`layoutlab profile`: what each function of a finished run's variants computes, and how long it takes."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ SLOWER = 1.5
 # ... and that costs at least this share of an inference, and this many microseconds: timing a call costs some of them.
 SLOWER_SHARE = 0.01
 SLOWER_US = 5.0
+# From this share of an inference on it is worth saying that a machine interrupts it.
+BUSY_SHARE = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRow:
-    """One executed function of an inference; on a simulated core all calls of one symbol, whose costs cannot be told apart.
+    """One executed function of an inference; on a simulated core all calls of a symbol: their costs are not told apart.
 
-    `nodes` are its places in execution order; `ops` (the original operators whose output it computes), `parts` (those of
-    which it computes a part) and `transforms` as in `engine.provenance`; `shape` and `layout` are its output's (of the
-    first call); `calls` its calls; `time_ms` the time of all of them in one inference, a median where measured;
+    `nodes` are its places in execution order; `ops` (the original operators whose output it computes), `parts` (those
+    of which it computes a part) and `transforms` as in `engine.provenance`; `shape` and `layout` are its output's (of
+    the first call); `calls` its calls; `time_ms` the time of all of them in one inference, a median where measured;
     `share` that of the end-to-end time; `flop` and `bytes` those of all calls. `task` is its tuning task and `best_us`
     the best time of one call in the tuning records, where it has one; `ratio` how many times that a call takes here.
     """
@@ -74,10 +76,11 @@ class Profile:
     """A variant's profile.
 
     `rows` are in order of time, longest first; `end_to_end_ms` is the time of whole inferences that were not looked
-    into, measured (a median) in the same process, or simulated; `remainder_ms` is what it has besides the functions, and
-    may be negative where it was measured, for looking costs time too. `instrumented_ms` is an inference's time while it
-    was looked into, None where simulated. `removed` says of each operator that no function computes why. `raw` has the
-    samples that the medians are of.
+    into, measured (a median) in the same process, or simulated; `remainder_ms` is what it has besides the functions,
+    and may be negative where it was measured, for looking costs time too. `instrumented_ms` is an inference's time
+    while it was looked into, None where simulated. `interrupted_ms` is what the functions of an inference took longer
+    (median) than the sum of their medians: a machine that does something else interrupts now one, now another.
+    `removed` says of each operator that no function computes why. `raw` has the samples that the medians are of.
     """
 
     variant: str
@@ -86,6 +89,7 @@ class Profile:
     runtime: str
     end_to_end_ms: float
     instrumented_ms: float | None
+    interrupted_ms: float
     inferences: int
     rows: tuple[ProfileRow, ...]
     operators: tuple[Operator, ...]
@@ -101,6 +105,11 @@ class Profile:
     def remainder_ms(self) -> float:
         """What an inference takes besides its functions."""
         return self.end_to_end_ms - self.functions_ms
+
+    @property
+    def busy(self) -> bool:
+        """Whether the machine did so much else that the end-to-end time says little."""
+        return self.interrupted_ms > BUSY_SHARE * self.end_to_end_ms
 
     @property
     def flop(self) -> int:
@@ -188,12 +197,16 @@ def _no_core() -> Any:
 
 
 def measured_profile(variant: str, device: str, artifact: Artifact, taken: Mapping[str, Any]) -> Profile:
-    """The profile from what `device.function_times` measured. Raises StageError when other functions ran than were built."""
+    """The profile from what `device.function_times` measured.
+
+    Raises StageError when other functions ran than were built.
+    """
     provenance = _provenance(artifact)
     expected = [function.function for function in provenance.functions]
     if taken["functions"] != expected:
         raise StageError("profile", _difference(taken["functions"], expected))
-    times_ms = np.median(np.asarray(taken["times_us"]), axis=0) / 1e3
+    samples_ms = np.asarray(taken["times_us"]) / 1e3
+    times_ms = np.median(samples_ms, axis=0)
     end_to_end_ms = float(np.median(taken["end_to_end_ms"]))
     build = _RowBuilder(artifact, end_to_end_ms)
     rows = [build.row([function], float(ms)) for function, ms in zip(provenance.functions, times_ms, strict=True)]
@@ -204,6 +217,7 @@ def measured_profile(variant: str, device: str, artifact: Artifact, taken: Mappi
         runtime=taken["runtime"],
         end_to_end_ms=end_to_end_ms,
         instrumented_ms=float(np.median(taken["instrumented_ms"])),
+        interrupted_ms=max(0.0, float(np.median(samples_ms.sum(axis=1)) - times_ms.sum())),
         inferences=len(taken["end_to_end_ms"]),
         rows=_by_time(rows),
         operators=provenance.operators,
@@ -234,6 +248,7 @@ def simulated_profile(variant: str, device: str, artifact: Artifact, counted: Ma
         runtime=counted["runtime"],
         end_to_end_ms=end_to_end_ms,
         instrumented_ms=None,
+        interrupted_ms=0.0,
         inferences=1,
         rows=_by_time([build.row(calls, costs_ms[name]) for name, calls in by_symbol.items()]),
         operators=provenance.operators,

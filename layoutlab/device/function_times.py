@@ -1,8 +1,8 @@
 """How long each function of a built variant takes within an inference, on the device itself.
 
-TVM's virtual machine calls an instrument before and after each of its calls. Here that is Python reading a clock: about half a
-microsecond for each call is in the times. So inferences are also timed without it, in turns, in the same process. Only
-numpy and TVM's runtime are imported, as in `on_device`.
+TVM's virtual machine calls an instrument before and after each of its calls. Here that is Python reading a clock, which
+puts about half a microsecond into the time of each call. So inferences are also timed without it, in turns, in the same
+process. Only numpy and TVM's runtime are imported, as in `on_device`.
 """
 
 from __future__ import annotations

@@ -99,8 +99,8 @@ class Artifact:
     `dequantised` says that a quantised model is computed in float between dequantize and quantize.
     `conv_us` has for each of `convs` the best time of its function in the tuning records, None where it is untuned.
     `tuning_ended` is why: "budget", "time limit", "early stop" or "nothing left" to try; None where nothing was tuned.
-    `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it. `provenance` says
-    which operators its functions compute; None in what an earlier layoutlab built.
+    `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it. `provenance`
+    says which operators its functions compute; None in what an earlier layoutlab built.
     """
 
     path: str

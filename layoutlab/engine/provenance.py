@@ -16,8 +16,8 @@ UNKNOWN = "unknown"
 class Operator:
     """One operator of the .tflite file.
 
-    `index`: its number in execution order, from 0; `type`: the schema's name, such as CONV_2D; `output` and `shape`: name
-    and shape of its first output tensor; `flop` and `bytes`: see `model.work`.
+    `index`: its number in execution order, from 0; `type`: the schema's name, such as CONV_2D; `output` and `shape`:
+    name and shape of its first output tensor; `flop` and `bytes`: see `model.work`.
     """
 
     index: int

@@ -204,6 +204,11 @@ def _main_type(row: ProfileRow) -> str:
 
 def _notes(profile: Profile) -> list[str]:
     notes = []
+    if profile.busy:
+        notes.append(
+            "BUSY: something else ran on this machine: an inference was interrupted for "
+            f"{profile.interrupted_ms:.3f} ms, which are in the end-to-end time and in the remainder; profile again on a quiet machine"
+        )
     slower = [row for row in profile.rows if row.slower]
     if slower:
         names = ", ".join(f"node {_nodes(row.nodes)}" for row in slower)

@@ -1,7 +1,7 @@
 """Marks through FuseOps, which shares one function among all groups of calls that look alike.
 
-The marks of a shared function's body would be those of its first group. So each group's call is followed into the function,
-and the calls met there are found again among those before fusing: the same callee on the same operands.
+The marks in the body of a shared function are those of its first group. So each group's call is followed into the
+function, and the calls met there are found again among those before fusing: the same callee on the same operands.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Marks that travel with the calls of a module: which original operators each of them computes.
 
-A mark is carried in a call's span, which TVM keeps when it rebuilds a call and which nothing else here uses. Passes that
-replace calls by others keep the variables that they are bound to, so marks find their calls again by those: `remark`.
+A mark is carried in a call's span, which TVM keeps when it rebuilds a call and which nothing else here uses. Passes
+that replace calls by others keep the variables that they are bound to, so marks find their calls again: `remark`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import tvm
 from tvm import relax
 
-# The numbers of TFLite's operators, the names of layout transforms, which are ours, and with these two signs before them
-# the layout of the call's result, where it is an image that was given one, and the name of its function when it was tuned.
+# The numbers of TFLite's operators, the names of layout transforms, which are ours, and with one of these two signs
+# before it the layout of the call's result, where it is an image of a changed graph, or its function's name when tuned.
 Marks = tuple[str, ...]
 LAYOUT = "="
 TASK = "@"

@@ -107,7 +107,7 @@ def _bytes(types: Iterable[tvm.ir.Type]) -> int:
 
 
 def _task_names(lowered: tvm.IRModule, tasks: Sequence[meta_schedule.ExtractedTask]) -> dict[str, str]:
-    """The task of each function of the lowered module; functions that are equal have one task, named after one of them."""
+    """The task of each function of the lowered module; equal functions have one task, named after one of them."""
     known = {str(task.task_name) for task in tasks}
     normalize = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
     found = {}
