@@ -80,7 +80,7 @@ class Profile:
     and may be negative where it was measured, for looking costs time too. `instrumented_ms` is an inference's time
     while it was looked into, None where simulated. `interrupted_ms` is what the functions of an inference took longer
     (median) than the sum of their medians: a machine that does something else interrupts now one, now another.
-    `removed` says of each operator that no function computes why. `raw` has the samples that the medians are of.
+    `homes` has for each operator the node that computes its output, `removed` for those that none computes why. `raw` has the samples that the medians are of.
     """
 
     variant: str
@@ -93,6 +93,7 @@ class Profile:
     inferences: int
     rows: tuple[ProfileRow, ...]
     operators: tuple[Operator, ...]
+    homes: dict[int, int]
     removed: dict[int, str]
     raw: dict[str, Any]
 
@@ -221,6 +222,7 @@ def measured_profile(variant: str, device: str, artifact: Artifact, taken: Mappi
         inferences=len(taken["end_to_end_ms"]),
         rows=_by_time(rows),
         operators=provenance.operators,
+        homes=provenance.homes,
         removed=provenance.removed,
         raw={name: taken[name] for name in ("times_us", "end_to_end_ms", "instrumented_ms", "conditions")},
     )
@@ -252,6 +254,7 @@ def simulated_profile(variant: str, device: str, artifact: Artifact, counted: Ma
         inferences=1,
         rows=_by_time([build.row(calls, costs_ms[name]) for name, calls in by_symbol.items()]),
         operators=provenance.operators,
+        homes=provenance.homes,
         removed=provenance.removed,
         raw={"functions": counted["functions"]},
     )

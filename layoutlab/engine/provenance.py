@@ -64,6 +64,7 @@ class Provenance:
     functions: tuple[ExecutedFunction, ...]
     removed: dict[int, str] = field(default_factory=dict)
 
-    def home(self, operator: int) -> ExecutedFunction | None:
-        """The function that computes the operator's output; None for one that is in no function."""
-        return next((function for function in self.functions if operator in function.ops), None)
+    @property
+    def homes(self) -> dict[int, int]:
+        """For each operator the node of the function that computes its output; without those that are in none."""
+        return dict(sorted((op, function.node) for function in self.functions for op in function.ops))

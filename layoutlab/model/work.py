@@ -2,8 +2,8 @@
 
 Floating-point operations: a multiply-add is two, in convolutions, dense layers and matrix products; a bias one for
 each output; a pooling one for each element of each window, a reduction one for each input; softmax five for each
-element (maximum, difference, exponential, sum, quotient); what only moves data none; everything else one for each output.
-Activations fused by the converter are not counted.
+element (maximum, difference, exponential, sum, quotient); what only moves data none; everything else one for each
+output. Activations fused by the converter are not counted.
 """
 
 from __future__ import annotations

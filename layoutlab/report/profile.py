@@ -20,6 +20,8 @@ from layoutlab.report.files import write_texts
 
 _NONE = "-"
 _NO_OPS = "layout"
+# Fields of a profile that files give in another form.
+_APART = ("operators", "homes", "removed", "rows", "raw")
 _SIMULATED = "simulated "
 
 
@@ -48,23 +50,18 @@ def profiles_text(profiles: Mapping[str, Profile | LayoutlabError], form: Litera
 
 
 def profile_json(profile: Profile) -> str:
-    """Everything, samples included; `operators` with the function that computes each."""
+    """Everything, samples included; `operators` with the node of the function that computes each."""
     return json.dumps(_data(profile), indent=1) + "\n"
 
 
 def _data(profile: Profile) -> dict[str, Any]:
-    nodes = {op.index: row for row in profile.rows for op in row.ops}
     operators = [
-        {
-            **asdict(op),
-            "function": nodes[op.index].function if op.index in nodes else None,
-            "removed": profile.removed.get(op.index),
-        }
+        {**asdict(op), "node": profile.homes.get(op.index), "removed": profile.removed.get(op.index)}
         for op in profile.operators
     ]
     return {
         "format": 1,
-        **{key: value for key, value in asdict(profile).items() if key not in ("operators", "removed", "rows", "raw")},
+        **{key: value for key, value in asdict(profile).items() if key not in _APART},
         "functions_ms": profile.functions_ms,
         "remainder_ms": profile.remainder_ms,
         "rows": [_record(row) for row in profile.rows],
@@ -144,6 +141,7 @@ def _heading(profile: Profile) -> str:
 # A column -> its cell.
 _COLUMNS: dict[str, Callable[[ProfileRow], str]] = {
     "node": lambda row: _nodes(row.nodes),
+    "calls": lambda row: str(row.calls),
     "computes": lambda row: _computes(row),
     "output": lambda row: _output(row),
     "ms": lambda row: f"{row.time_ms:.3f}",
@@ -159,9 +157,8 @@ _COLUMNS: dict[str, Callable[[ProfileRow], str]] = {
 
 
 def _functions(profile: Profile) -> str:
-    columns = dict(_COLUMNS)
-    if profile.simulated:
-        columns["calls"] = lambda row: str(row.calls)
+    # Where each call is a row of its own there is nothing to count.
+    columns = {header: cell for header, cell in _COLUMNS.items() if header != "calls" or profile.simulated}
     rows = [{header: cell(row) for header, cell in columns.items()} for row in profile.rows]
     sums = [
         ("all functions", profile.functions_ms),
@@ -207,7 +204,8 @@ def _notes(profile: Profile) -> list[str]:
     if profile.busy:
         notes.append(
             "BUSY: something else ran on this machine: an inference was interrupted for "
-            f"{profile.interrupted_ms:.3f} ms, which are in the end-to-end time and in the remainder; profile again on a quiet machine"
+            f"{profile.interrupted_ms:.3f} ms, which are in the end-to-end time and in the remainder; "
+            "profile again on a quiet machine"
         )
     slower = [row for row in profile.rows if row.slower]
     if slower:
@@ -226,9 +224,6 @@ def _notes(profile: Profile) -> list[str]:
 def _computes(row: ProfileRow) -> str:
     """The operators by number and type, parts in brackets, and the transforms."""
     parts = [*map(_op, row.ops), *(f"({_op(op)})" for op in row.parts), *row.transforms]
-    if row.calls > 1 and len(row.ops) > row.calls:
-        types = dict.fromkeys(op.type for op in row.ops)
-        parts = [f"{row.calls} x {'+'.join(types)}: {', '.join(str(op.index) for op in row.ops)}", *row.transforms]
     return ", ".join(parts) or _NONE
 
 
