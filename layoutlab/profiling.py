@@ -80,7 +80,8 @@ class Profile:
     and may be negative where it was measured, for looking costs time too. `instrumented_ms` is an inference's time
     while it was looked into, None where simulated. `interrupted_ms` is what the functions of an inference took longer
     (median) than the sum of their medians: a machine that does something else interrupts now one, now another.
-    `homes` has for each operator the node that computes its output, `removed` for those that none computes why. `raw` has the samples that the medians are of.
+    `homes` has for each operator the node that computes its output, `removed` for those that none computes why. `raw`
+    has the samples that the medians are of.
     """
 
     variant: str

@@ -26,6 +26,13 @@ _MOVES = frozenset(
 )
 _REDUCTIONS = frozenset({"MEAN", "SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "ARG_MAX", "ARG_MIN"})
 _POOLS = frozenset({"AVERAGE_POOL_2D", "MAX_POOL_2D", "L2_POOL_2D"})
+# What moves a window, and the table of the schema that has its stride.
+_OPTIONS = {
+    "CONV_2D": "Conv2DOptions",
+    "DEPTHWISE_CONV_2D": "DepthwiseConv2DOptions",
+    "TRANSPOSE_CONV": "TransposeConvOptions",
+    **dict.fromkeys(_POOLS, "Pool2DOptions"),
+}
 _SOFTMAX = frozenset({"SOFTMAX", "LOG_SOFTMAX"})
 
 # From the shapes of inputs and of the output: multiply-adds of one inference.
@@ -66,6 +73,7 @@ def _operator(graph: Any, index: int, type_: str) -> Operator:
         shape=results[0] if results else (),
         flop=_flop(op, type_, shapes, results),
         bytes=sum(_bytes(tensor) for tensor in (*inputs, *outputs) if tensor is not None),
+        window=_window(op, type_, shapes),
     )
 
 
@@ -77,18 +85,35 @@ def _flop(op: Any, type_: str, inputs: list[Shape], outputs: list[Shape]) -> int
         bias = len(inputs) > _BIASES.get(type_, len(inputs)) and bool(inputs[_BIASES[type_]])
         return 2 * _MULTIPLY_ADDS[type_](inputs, outputs[0]) + (elements if bias else 0)
     if type_ in _POOLS:
-        return elements * _window(op)
+        return elements * math.prod(_kernel(op, type_, inputs))
     if type_ in _REDUCTIONS:
         return math.prod(inputs[0])
     return elements * (5 if type_ in _SOFTMAX else 1)
 
 
-def _window(op: Any) -> int:
+def _window(op: Any, type_: str, inputs: list[Shape]) -> str | None:
+    """Kernel and stride, in rows x columns."""
+    if type_ not in _OPTIONS:
+        return None
+    options = _options(op, type_)
+    strides = int(options.StrideH()), int(options.StrideW())
+    stride = "" if strides == (1, 1) else f"/{strides[0]}" if len(set(strides)) == 1 else f"/{strides[0]}x{strides[1]}"
+    return "x".join(map(str, _kernel(op, type_, inputs))) + stride
+
+
+def _kernel(op: Any, type_: str, inputs: list[Shape]) -> tuple[int, int]:
+    if type_ in _POOLS:
+        options = _options(op, type_)
+        return int(options.FilterHeight()), int(options.FilterWidth())
+    return inputs[1][1], inputs[1][2]
+
+
+def _options(op: Any, type_: str) -> Any:
     import tflite
 
-    table, options = op.BuiltinOptions(), tflite.Pool2DOptions()
+    table, options = op.BuiltinOptions(), getattr(tflite, _OPTIONS[type_])()
     options.Init(table.Bytes, table.Pos)
-    return int(options.FilterHeight() * options.FilterWidth())
+    return options
 
 
 def _shape(tensor: Any) -> Shape:

@@ -201,6 +201,13 @@ def _main_type(row: ProfileRow) -> str:
 
 def _notes(profile: Profile) -> list[str]:
     notes = []
+    recorded = [row for row in profile.rows if row.best_us is not None]
+    if recorded:
+        best_ms = sum(row.calls * row.best_us for row in recorded if row.best_us is not None) / 1e3
+        notes.append(
+            f"functions with a tuning record take {sum(row.time_ms for row in recorded):.3f} ms here; "
+            f"their best times when measured alone sum to {best_ms:.3f} ms"
+        )
     if profile.busy:
         notes.append(
             "BUSY: something else ran on this machine: an inference was interrupted for "
@@ -228,7 +235,7 @@ def _computes(row: ProfileRow) -> str:
 
 
 def _op(op: Operator) -> str:
-    return f"{op.index} {op.type}"
+    return f"{op.index} {op.type}" + (f" {op.window}" if op.window else "")
 
 
 def _nodes(nodes: Sequence[int]) -> str:

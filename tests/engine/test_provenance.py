@@ -1,4 +1,4 @@
-"""Every operator of a model is in exactly one executed function, or it is said why not: for all tiny models and layouts."""
+"""Every operator of a model is in exactly one executed function, or it is said why not."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ def test_the_work_of_each_operator():
     found = operators((TINY / "tiny_odd.tflite").read_bytes())
     assert [(op.type, op.shape, op.flop, op.bytes) for op in found] == ODD
     assert [op.index for op in found] == list(range(8))
+    assert [op.window for op in found] == ["3x3", "3x3", "3x3/2", "2x2/2", "1x1", None, None, None]
 
 
 def test_what_moves_data_computes_nothing_and_bytes_are_those_of_the_type():

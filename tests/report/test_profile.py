@@ -18,7 +18,15 @@ from layoutlab.report.profile import profile_csv, profile_json, profile_text, pr
 
 
 def operator(index: int, kind: str, flop: int) -> Operator:
-    return Operator(index=index, type=kind, output=f"t{index}", shape=(1, 8, 8, 4), flop=flop, bytes=2048)
+    return Operator(
+        index=index,
+        type=kind,
+        output=f"t{index}",
+        shape=(1, 8, 8, 4),
+        flop=flop,
+        bytes=2048,
+        window="3x3" if kind == "CONV_2D" else None,
+    )
 
 
 def function(node: int, name: str, ops=(), **changes) -> ExecutedFunction:
@@ -86,8 +94,8 @@ medians of 3 inferences; another 3 with each function timed took 0.600 ms
 
   node  computes                       output               ms    share    MFLOP    GFLOP/s    KB    GB/s    best us    real/best  function
 ------  -----------------------------  ----------------  -----  -------  -------  ---------  ----  ------  ---------  -----------  --------------
-     2  2 CONV_2D, (3 MEAN)            1x1x8x8x4 NCHW4c  0.250   50.0 %     8.00       32.0     2     0.0      100.0  2.50 SLOWER  conv_prepacked
-     1  0 CONV_2D, 1 ADD               1x1x8x8x4 NCHW4c  0.120   24.0 %     8.00       66.7     2     0.0      100.0         1.20  conv_prepacked
+     2  2 CONV_2D 3x3, (3 MEAN)        1x1x8x8x4 NCHW4c  0.250   50.0 %     8.00       32.0     2     0.0      100.0  2.50 SLOWER  conv_prepacked
+     1  0 CONV_2D 3x3, 1 ADD           1x1x8x8x4 NCHW4c  0.120   24.0 %     8.00       66.7     2     0.0      100.0         1.20  conv_prepacked
      3  3 MEAN                         1x4               0.040    8.0 %     0.00        0.1     2     0.1       20.0  2.00 SLOWER  mean1
      0  layout_transform NHWC->NCHW4c  1x1x8x8x4 NCHW4c  0.010    2.0 %     0.00          -     2     0.2          -            -  move1
         all functions                                    0.420   84.0 %
@@ -99,6 +107,8 @@ type       calls     ms    share    MFLOP    GFLOP/s
 CONV_2D        2  0.370   74.0 %    16.00       43.2
 MEAN           1  0.040    8.0 %     0.00        0.1
 layout         1  0.010    2.0 %     0.00          -
+
+functions with a tuning record take 0.410 ms here; their best times when measured alone sum to 0.220 ms
 
 SLOWER: node 2, node 3: more than 1.5 times the best time in the tuning records, which were measured alone
 
@@ -166,7 +176,7 @@ def test_csv_has_all_rows_and_the_remainder():
     )
     assert len(rows) == 2 * (4 + 2)
     first = rows[0]
-    assert (first["variant"], first["nodes"], first["ops"], first["parts"]) == ("nchw4c", "2", "2 CONV_2D", "3 MEAN")
+    assert (first["variant"], first["nodes"], first["ops"], first["parts"]) == ("nchw4c", "2", "2 CONV_2D 3x3", "3 MEAN")
     assert (first["shape"], first["time_ms"], first["ratio"], first["slower"]) == ("1x1x8x8x4", "0.25", "2.5", "true")
     assert [row["function"] for row in rows[4:6]] == ["remainder", "end to end"]
     assert float(rows[4]["time_ms"]) == pytest.approx(0.08)
@@ -205,14 +215,14 @@ COUNTED = {
 SIMULATED = """\
 nchw4c: 0.200 simulated ms end to end, 16.0 MFLOP, 80.0 GFLOP/s, on a core
 
-  node    calls  computes                               output               ms    share    MFLOP    GFLOP/s    KB    GB/s    best us    real/best  function
-------  -------  -------------------------------------  ----------------  -----  -------  -------  ---------  ----  ------  ---------  -----------  --------------
-  1, 2        2  0 CONV_2D, 1 ADD, 2 CONV_2D, (3 MEAN)  1x1x8x8x4 NCHW4c  0.100   50.0 %    16.00      160.0     4     0.0      100.0         0.50  conv_prepacked
-     0        1  layout_transform NHWC->NCHW4c          1x1x8x8x4 NCHW4c  0.020   10.0 %     0.00          -     2     0.1          -            -  move1
-     3        1  3 MEAN                                 1x4               0.020   10.0 %     0.00        0.1     2     0.1       20.0         1.00  mean1
-                 all functions                                            0.140   70.0 %
-                 remainder                                                0.060   30.0 %
-                 end to end                                               0.200  100.0 %
+  node    calls  computes                                       output               ms    share    MFLOP    GFLOP/s    KB    GB/s    best us    real/best  function
+------  -------  ---------------------------------------------  ----------------  -----  -------  -------  ---------  ----  ------  ---------  -----------  --------------
+  1, 2        2  0 CONV_2D 3x3, 1 ADD, 2 CONV_2D 3x3, (3 MEAN)  1x1x8x8x4 NCHW4c  0.100   50.0 %    16.00      160.0     4     0.0      100.0         0.50  conv_prepacked
+     0        1  layout_transform NHWC->NCHW4c                  1x1x8x8x4 NCHW4c  0.020   10.0 %     0.00          -     2     0.1          -            -  move1
+     3        1  3 MEAN                                         1x4               0.020   10.0 %     0.00        0.1     2     0.1       20.0         1.00  mean1
+                 all functions                                                    0.140   70.0 %
+                 remainder                                                        0.060   30.0 %
+                 end to end                                                       0.200  100.0 %
 """
 
 
