@@ -354,17 +354,20 @@ def _profile(options: argparse.Namespace) -> int:
     from layoutlab.progress import Progress
     from layoutlab.report.profile import profiles_text, write_profile
 
-    found, written = {}, options.results / loaded.spec.name
+    found, exit_code = [], EXIT_OK
+    folder = options.results / loaded.spec.name
     with Progress() as progress:
         for name, profile in profile_spec(loaded, options.results, progress):
-            found[name] = profile
             if isinstance(profile, LayoutlabError):
+                exit_code = max(exit_code, profile.exit_code)
                 _complain(f"error: {name}: {profile}")
             else:
-                write_profile(profile, written)
-    print(profiles_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
-    _complain(f"written to {written}: profile.VARIANT.csv, profile.VARIANT.json")
-    return max((value.exit_code for value in found.values() if isinstance(value, LayoutlabError)), default=EXIT_OK)
+                write_profile(profile, folder)
+                found.append(profile)
+    if found:
+        print(profiles_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
+        _complain(f"written to {folder}: profile.VARIANT.csv, profile.VARIANT.json")
+    return exit_code
 
 
 def _only(loaded: Any, name: str) -> Any:

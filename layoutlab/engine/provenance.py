@@ -17,8 +17,8 @@ class Operator:
     """One operator of the .tflite file.
 
     `index`: its number in execution order, from 0; `type`: the schema's name, such as CONV_2D; `output` and `shape`:
-    name and shape of its first output tensor; `window`: kernel and stride of convolutions and poolings, such as "3x3/2",
-    the stride where it is not 1; `flop` and `bytes`: see `model.work`.
+    name and shape of its first output tensor; `window`: kernel and stride of convolutions and poolings, such as
+    "3x3/2", the stride where it is not 1; `flop` and `bytes`: see `model.work`.
     """
 
     index: int

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -14,8 +14,7 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from layoutlab.engine.provenance import Operator
-from layoutlab.errors import LayoutlabError
-from layoutlab.profiling import SLOWER, Profile, ProfileRow
+from layoutlab.profiling import SLOWER, SLOWER_SHARE, Profile, ProfileRow
 from layoutlab.report.files import write_texts
 
 _NONE = "-"
@@ -31,22 +30,19 @@ def write_profile(profile: Profile, folder: Path) -> None:
     write_texts({f"{name}.csv": profile_csv(profile), f"{name}.json": profile_json(profile)}, folder)
 
 
-def profile_text(name: str, profile: Profile | LayoutlabError) -> str:
+def profile_text(profile: Profile) -> str:
     """One variant's profile as text: the functions by time, their sum by type of operator, and what has no function."""
-    if isinstance(profile, LayoutlabError):
-        return f"{name}: no profile: {profile}\n"
     blocks = [_heading(profile), _functions(profile), _by_type(profile), *_notes(profile)]
     return "\n\n".join(blocks) + "\n"
 
 
-def profiles_text(profiles: Mapping[str, Profile | LayoutlabError], form: Literal["text", "csv", "json"]) -> str:
-    """The profiles of several variants in one form; as CSV and JSON, errors are left to standard error."""
+def profiles_text(profiles: Sequence[Profile], form: Literal["text", "csv", "json"]) -> str:
+    """The profiles of several variants in one form."""
     if form == "text":
-        return "\n\n".join(profile_text(name, profile) for name, profile in profiles.items())
-    found = [profile for profile in profiles.values() if isinstance(profile, Profile)]
+        return "\n\n".join(map(profile_text, profiles))
     if form == "json":
-        return json.dumps({profile.variant: _data(profile) for profile in found}, indent=1) + "\n"
-    return "".join(profile_csv(profile, header=at == 0) for at, profile in enumerate(found))
+        return json.dumps({profile.variant: _data(profile) for profile in profiles}, indent=1) + "\n"
+    return "".join(profile_csv(profile, header=at == 0) for at, profile in enumerate(profiles))
 
 
 def profile_json(profile: Profile) -> str:
@@ -144,7 +140,7 @@ _COLUMNS: dict[str, Callable[[ProfileRow], str]] = {
     "calls": lambda row: str(row.calls),
     "computes": lambda row: _computes(row),
     "output": lambda row: _output(row),
-    "ms": lambda row: f"{row.time_ms:.3f}",
+    "us": lambda row: f"{1e3 * row.time_ms:.1f}",
     "share": lambda row: f"{100 * row.share:.1f} %",
     "MFLOP": lambda row: f"{row.flop / 1e6:.2f}",
     "GFLOP/s": lambda row: _number(row.gflops),
@@ -166,7 +162,7 @@ def _functions(profile: Profile) -> str:
         ("end to end", profile.end_to_end_ms),
     ]
     rows += [
-        {"node": "", "computes": name, "ms": f"{ms:.3f}", "share": f"{100 * ms / profile.end_to_end_ms:.1f} %"}
+        {"node": "", "computes": name, "us": f"{1e3 * ms:.1f}", "share": f"{100 * ms / profile.end_to_end_ms:.1f} %"}
         for name, ms in sums
     ]
     return _table([{header: row.get(header, "") for header in columns} for row in rows])
@@ -206,7 +202,7 @@ def _notes(profile: Profile) -> list[str]:
         best_ms = sum(row.calls * row.best_us for row in recorded if row.best_us is not None) / 1e3
         notes.append(
             f"functions with a tuning record take {sum(row.time_ms for row in recorded):.3f} ms here; "
-            f"their best times when measured alone sum to {best_ms:.3f} ms"
+            f"their best times there, each alone, sum to {best_ms:.3f} ms"
         )
     if profile.busy:
         notes.append(
@@ -218,7 +214,8 @@ def _notes(profile: Profile) -> list[str]:
     if slower:
         names = ", ".join(f"node {_nodes(row.nodes)}" for row in slower)
         notes.append(
-            f"SLOWER: {names}: more than {SLOWER} times the best time in the tuning records, which were measured alone"
+            f"SLOWER: {names}: a call takes more than {SLOWER} times its best time in the tuning records, and that "
+            f"costs more than {SLOWER_SHARE:.0%} of an inference"
         )
     by_reason: dict[str, list[Operator]] = defaultdict(list)
     for op in profile.operators:
