@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.device.base import DeviceKind, longest_s, sample_arguments
+from layoutlab.device.host import PROFILED
 from layoutlab.device.rpc.address import GRACE_S, RpcAddress
 from layoutlab.engine.base import to_json
 from layoutlab.errors import DeviceError, DeviceLost, StageError
@@ -92,6 +93,11 @@ class LeasedDevice:
         arguments = {"runner": dict(runner), "inputs": str(inputs), "arguments": sample_arguments(measure)}
         limit_s = self.device.address.timeout_s + longest_s(measure)
         return self._do("remote_samples", arguments, limit_s)
+
+    def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
+        """See `device.base.TimesFunctions`."""
+        arguments = {"runner": dict(runner), "inputs": str(inputs), "arguments": PROFILED}
+        return self._do("remote_functions", arguments, _OUTPUTS_S)
 
     def _do(self, verb: str, arguments: dict[str, Any], limit_s: float) -> dict[str, Any]:
         """The device itself ends what takes longer than the limit; when not even that comes back, it is lost."""

@@ -51,6 +51,14 @@ class LeasedAgent:
         done: dict[str, Any] = self._session.do_within(timeout_s, "take_samples", **placed, **arguments)
         return done
 
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """See `Remote`."""
+        placed = self._placed(runner, inputs)
+        done: dict[str, Any] = self._session.do_within(timeout_s, "time_functions", **placed, **arguments)
+        return done
+
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]
     ) -> float:

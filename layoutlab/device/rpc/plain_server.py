@@ -60,6 +60,16 @@ class PlainServer:
             samples_ms = machine.samples_ms(arguments["repeats"], round(arguments["min_repeat_ms"]))
         return {"samples_ms": samples_ms, "conditions": [], "runtime": _runtime(runner)}
 
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Not here: what looks into an inference has to run beside it."""
+        raise StageError(
+            "profile",
+            f"the device at {self._where} is a plain TVM RPC server, which cannot look into an inference: run "
+            "layoutlab agent there",
+        )
+
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]
     ) -> float:

@@ -40,6 +40,11 @@ class Remote(Protocol):
     ) -> dict[str, Any]:
         """See `device.on_device.take_samples`, whose further keyword arguments are `arguments`."""
 
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """See `device.function_times`, whose further keyword arguments are `arguments`."""
+
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]
     ) -> float:
