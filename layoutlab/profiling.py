@@ -20,7 +20,7 @@ from layoutlab.engine.provenance import ExecutedFunction, Operator, Provenance
 from layoutlab.errors import DeviceError, LayoutlabError, StageError, UsageError
 from layoutlab.progress import Progress
 from layoutlab.spec.load import LoadedSpec
-from layoutlab.spec.models import VariantSpec
+from layoutlab.spec.models import DeviceSpec, VariantSpec
 from layoutlab.store import Store
 
 # A function is slower than its record promised when it takes this many times as long ...
@@ -152,8 +152,10 @@ class _ProfiledRun:
         return self._store.folder / "logs" / f"{name}.log"
 
     def _find_device(self) -> Device:
+        # Where the run was, which --device may have said.
+        place = DeviceSpec.model_validate(self._event["spec"]["device"])
         device = choose(
-            self._loaded.spec,
+            self._loaded.spec.model_copy(update={"device": place}),
             lambda: dict(self._event["target"]),
             _no_core,
             lambda address: describe_remote(address, self._log("device")),
