@@ -72,10 +72,11 @@ def _verbs(name: str) -> Verbs:
 
     from layoutlab.device import cpu, on_device  # noqa: F401
     from layoutlab.device.function_times import time_functions
-    from layoutlab.measure import conditions  # noqa: F401
+    from layoutlab.measure import conditions, cores  # noqa: F401
 
     return {
         "describe": partial(describe, name),
+        "choose_cores": cores.choose_cores,
         "compute_outputs": on_device.compute_outputs,
         "take_samples": on_device.take_samples,
         "measure_candidate": on_device.measure_candidate,

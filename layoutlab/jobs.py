@@ -150,12 +150,12 @@ def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict
     }
 
 
-def describe_remote(report: Any, address: dict[str, Any]) -> dict[str, Any]:
-    """What a device over RPC says of itself."""
+def describe_remote(report: Any, address: dict[str, Any], cores: str | list[int], threads: int) -> dict[str, Any]:
+    """What a device over RPC says of itself, which has to have these cores."""
     from layoutlab.device.rpc import lease
 
     report("stage", name="device")
-    return lease.describe(from_json(RpcAddress, address))
+    return lease.describe(from_json(RpcAddress, address), cores, threads)
 
 
 def lease_remote(report: Any, address: dict[str, Any], prefer: str | None) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class _ProfiledRun:
             self._loaded.spec.model_copy(update={"device": place}),
             lambda: dict(self._event["target"]),
             _no_core,
-            lambda address: describe_remote(address, self._log("device")),
+            lambda address: describe_remote(address, self._loaded.spec, self._log("device")),
         ).device
         if device.name != self._event["device"]:
             raise DeviceError(

@@ -168,6 +168,15 @@ def test_the_target_has_to_be_the_devices(tmp_path, fleet):
     )
 
 
+def test_the_cores_have_to_be_the_devices(tmp_path, fleet):
+    spec = prepare(tmp_path) / "x.yaml"
+    spec.write_text(spec.read_text().replace("rounds: 3", "cores: [4095], rounds: 3"))
+    code, _, err = finish(begin(tmp_path, fleet.device))
+    assert code == 3
+    assert err.startswith("error: the device at ADDRESS: measure.cores: core 4095 cannot be used here: there are core")
+    assert events(tmp_path, "built") == []
+
+
 def test_a_restarted_tracker_and_a_device_that_goes_away_cost_no_run(tmp_path, fleet):
     prepare(tmp_path)
     run = begin(tmp_path, fleet.device)

@@ -14,7 +14,7 @@ from layoutlab.device.rpc.address import GRACE_S, RpcAddress
 from layoutlab.engine.base import to_json
 from layoutlab.errors import DeviceError, DeviceLost, StageError
 from layoutlab.process import Worker, run_job
-from layoutlab.spec.models import MeasureSpec
+from layoutlab.spec.models import MeasureSpec, Spec
 
 # Starting a worker with TVM, finding a device that is free, and hearing what it is.
 _LEASE_S = 120.0
@@ -22,12 +22,14 @@ _LEASE_S = 120.0
 _OUTPUTS_S = 600.0
 
 
-def describe_remote(address: RpcAddress, log: Path) -> dict[str, Any]:
+def describe_remote(address: RpcAddress, spec: Spec, log: Path) -> dict[str, Any]:
     """What a device of the address says of itself (see `layoutlab.agent.describe`), which takes a lease of it.
 
-    Raises DeviceError, within a quarter of a minute when nothing answers.
+    Raises DeviceError when it lacks the spec's cores, and within a quarter of a minute when nothing answers.
     """
-    return dict(run_job("describe_remote", {"address": to_json(address)}, log=log, timeout_s=_LEASE_S))
+    cores = spec.measure.model_dump(mode="json")["cores"]
+    arguments = {"address": to_json(address), "cores": cores, "threads": spec.threads}
+    return dict(run_job("describe_remote", arguments, log=log, timeout_s=_LEASE_S))
 
 
 @dataclass(frozen=True, kw_only=True)

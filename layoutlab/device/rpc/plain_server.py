@@ -33,6 +33,9 @@ class PlainServer:
         self._where, self._address = where, address
         self.description: dict[str, Any] = {"id": where, "versions": {}}
 
+    def require_cores(self, cores: str | list[int], threads: int) -> None:
+        """See `Remote`; which cores there are is unknown here."""
+
     def close(self) -> None:
         """See `Remote`; there is no session between two calls."""
 

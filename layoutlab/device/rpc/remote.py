@@ -27,6 +27,9 @@ class Remote(Protocol):
     # `id`, `machine`, `cpu`, `versions`, ...: see `layoutlab.agent.describe`; what is not in it is unknown.
     description: dict[str, Any]
 
+    def require_cores(self, cores: str | list[int], threads: int) -> None:
+        """Raise DeviceError when the device has no such cores for so many threads; see `measure.cores.choose_cores`."""
+
     def close(self) -> None:
         """Give the device back."""
 
