@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from layoutlab import agent, tracker
+from layoutlab import agent, devices, tracker
 from layoutlab.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -133,7 +133,14 @@ def _parser() -> argparse.ArgumentParser:
     importing.set_defaults(command=_import)
     records = commands.add_parser("records", help="tuning records as files: show, export, merge, prune")
     records_commands.add_arguments(records, _RESULTS)
-    doctor = commands.add_parser("doctor", help="say what this machine has of what layoutlab needs, and what to do")
+    listing = commands.add_parser("devices", help="list what a spec can run on: here, at trackers, at agents")
+    devices.add_arguments(listing)
+    listing.set_defaults(command=devices.run)
+    doctor = commands.add_parser(
+        "doctor", help="say what this machine has of what layoutlab needs, or a spec's device, and what to do"
+    )
+    doctor.add_argument("spec", metavar="SPEC", nargs="?", help="try everything between here and this spec's device")
+    _on_device(doctor)
     doctor.add_argument("--json", action="store_true", help="print it as JSON")
     doctor.set_defaults(command=_doctor)
     provision = commands.add_parser("provision", help="download and build the simulated Kryo core, without root")
@@ -419,11 +426,23 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    if options.spec is not None:
+        return _doctor_of_spec(options)
+    if options.device is not None:
+        raise UsageError("--device needs a spec as well: layoutlab doctor SPEC --device DEVICE")
     from layoutlab.doctor import diagnose, doctor_json, doctor_text, exit_code
 
     findings = diagnose()
     print(doctor_json(findings) if options.json else doctor_text(findings), end="")
     return exit_code(findings)
+
+
+def _doctor_of_spec(options: argparse.Namespace) -> int:
+    from layoutlab.doctor_spec import examine, examined_json, examined_text
+
+    examined = examine(_load(options).spec)
+    print(examined_json(examined) if options.json else examined_text(examined), end="")
+    return examined.exit_code
 
 
 def _provision(options: argparse.Namespace) -> int:

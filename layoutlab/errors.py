@@ -6,6 +6,7 @@ LayoutlabError
 ├── ModelError        2  the model file is missing, changed, malformed or rejected by TFLite
 ├── BaselineError     2  the baseline's tool failed, or its saved results cannot be used
 ├── DeviceError       3  no device can run the target, or the device lacks what a run needs
+│   ├── DeviceBusy    3  a device is there, and somebody else uses it
 │   └── DeviceLost    3  a device that was there went away
 ├── StoreError        1  the results folder cannot be used (locked, read-only, written by a newer version)
 └── StageError        1  one stage of one variant failed; the other variants go on
@@ -65,6 +66,10 @@ class DeviceError(LayoutlabError):
     """No device is able to run what the spec asks for."""
 
     exit_code = EXIT_NO_DEVICE
+
+
+class DeviceBusy(DeviceError):
+    """Devices over RPC are there, and all of them are in use."""
 
 
 class DeviceLost(DeviceError):

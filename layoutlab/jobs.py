@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.device.rpc.links import Wanted
 from layoutlab.engine.base import CompileJob, TuneRequest, from_json, to_json
 
 # An inference takes seconds under qemu, the largest networks minutes.
@@ -174,6 +175,22 @@ def remote_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: st
     return lease.taken().compute_outputs(runner, Path(inputs), Path(outputs), limit_s)
 
 
+def check_up_remote(report: Any, wanted: dict[str, Any]) -> None:
+    """Try every link of the chain to a device over RPC; each comes as an event, when it is known."""
+    from layoutlab.device.rpc.checkup import check_up
+
+    for finding in check_up(from_json(Wanted, wanted), lambda part: report("stage", name=part)):
+        report("finding", **asdict(finding))
+
+
+def survey_remote(report: Any, trackers: list[str], agents: list[dict[str, Any]], until: float) -> dict[str, Any]:
+    """The devices at trackers and agents, as far as they are known at the time `until` (seconds of the epoch)."""
+    from layoutlab.device.rpc.survey import survey
+
+    report("stage", name="device")
+    return asdict(survey(trackers, [from_json(RpcAddress, agent) for agent in agents], until))
+
+
 def remote_samples(
     report: Any, runner: dict[str, Any], inputs: str, arguments: dict[str, Any], limit_s: float
 ) -> dict[str, Any]:
@@ -215,4 +232,6 @@ VERBS: dict[str, Callable[..., Any]] = {
     "remote_outputs": remote_outputs,
     "remote_samples": remote_samples,
     "remote_functions": remote_functions,
+    "check_up_remote": check_up_remote,
+    "survey_remote": survey_remote,
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -40,6 +41,31 @@ def running(*options: str, command: Sequence[str] = (*LAYOUTLAB, "agent"), **pop
     with serving([*command, "--port", "0", *options], "agent", **popen) as (process, port):
         yield port
         assert process.poll() is None, "the agent did not survive"
+
+
+@contextmanager
+def plain_server(*options: str) -> Iterator[int]:
+    """TVM's own RPC server, without layoutlab."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", str(port)]
+    command += ["--port-end", str(port + 1), *options]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@contextmanager
+def listening() -> Iterator[str]:
+    """Somebody who takes connections and says nothing."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(5)
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
 
 
 def run(*arguments: str) -> tuple[int, str, str]:

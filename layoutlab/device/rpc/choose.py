@@ -13,7 +13,7 @@ from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.device.rpc.device import RpcDevice
 from layoutlab.errors import DeviceError
 from layoutlab.spec.models import Spec
-from layoutlab.spec.target import architecture, format_target
+from layoutlab.spec.target import TargetDict, architecture, format_target
 
 # Both sides have to have the same: they exchange what TVM compiled, and what layoutlab asks for.
 _SAME_VERSIONS = ("layoutlab", "apache-tvm")
@@ -38,10 +38,11 @@ def choose_remote(
 
 def unsuited(spec: Spec, description: Mapping[str, Any]) -> list[str]:
     """Everything about a device for which the spec cannot run on it, each with what to do."""
-    return [*_wrong_versions(description), *_wrong_target(spec, description)]
+    return [*wrong_versions(description), *wrong_target(spec.target, description)]
 
 
-def _wrong_versions(description: Mapping[str, Any]) -> list[str]:
+def wrong_versions(description: Mapping[str, Any]) -> list[str]:
+    """What a device has in another version than this machine, where both have to have the same."""
     here, there = versions(), description["versions"]
     return [
         f"it has {name} {there[name]}, and this machine {here[name]}: install the same version on both"
@@ -50,9 +51,10 @@ def _wrong_versions(description: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _wrong_target(spec: Spec, description: Mapping[str, Any]) -> list[str]:
+def wrong_target(target: TargetDict | str, description: Mapping[str, Any]) -> list[str]:
+    """Why code for the target is not for the device, if it is not."""
     machine = description.get("machine")
-    if spec.target == "host":
+    if target == "host":
         if (machine, description.get("cpu")) == (platform.machine(), cpu_name()):
             return []
         what = f"a {description.get('cpu')} ({machine})" if machine else "of an unknown kind"
@@ -60,8 +62,9 @@ def _wrong_target(spec: Spec, description: Mapping[str, Any]) -> list[str]:
             f"target: host is this machine's own, a {cpu_name()} ({platform.machine()}), and the device is {what}: "
             "name the device's target, e.g. llvm -device=arm_cpu -mtriple=aarch64-linux-gnu -mattr=+neon"
         ]
-    if machine is None or architecture({"mtriple": machine}) == architecture(spec.target):
+    if machine is None or architecture({"mtriple": machine}) == architecture(target):
         return []
     return [
-        f"the target ({format_target(spec.target)}) makes {architecture(spec.target)} code, and the device is {machine}"
+        f"the target ({format_target(target)}) makes {architecture(target)} code, and the device is {machine}: give "
+        "the spec the device's target, or run it on another device"
     ]

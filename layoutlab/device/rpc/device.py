@@ -32,6 +32,12 @@ def describe_remote(address: RpcAddress, spec: Spec, log: Path) -> dict[str, Any
     return dict(run_job("describe_remote", arguments, log=log, timeout_s=_LEASE_S))
 
 
+def litert_version(description: Mapping[str, Any]) -> str | None:
+    """The version of LiteRT on a device; None where there is none."""
+    found = description["versions"].get("ai-edge-litert", "unknown")
+    return None if found in ("unknown", "not installed") else str(found)
+
+
 @dataclass(frozen=True, kw_only=True)
 class RpcDevice:
     """The devices at an address, which are alike: whichever is free does what is asked."""
@@ -74,7 +80,7 @@ class RpcDevice:
     @property
     def has_tflite(self) -> bool:
         """Whether the baseline runs on the device."""
-        return self.description["versions"].get("ai-edge-litert", "unknown") != "unknown"
+        return litert_version(self.description) is not None
 
 
 @dataclass(frozen=True, kw_only=True)

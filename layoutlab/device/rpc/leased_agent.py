@@ -6,6 +6,7 @@ The agent does each thing in a process of its own, so what crashes or hangs cost
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -40,6 +41,13 @@ class LeasedAgent:
     def close(self) -> None:
         """See `Remote`."""
         self._session.close()
+
+    def echo(self, path: Path) -> tuple[bytes, float]:
+        """See `Remote`."""
+        started = time.monotonic()
+        self._transfer(lambda: self._session.upload(path, "echo"))
+        back = self._transfer(lambda: self._session.download("echo"))
+        return back, time.monotonic() - started
 
     def compute_outputs(
         self, runner: Mapping[str, Any], inputs: Path, outputs: Path, timeout_s: float

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import statistics
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,14 @@ class PlainServer:
 
     def close(self) -> None:
         """See `Remote`; there is no session between two calls."""
+
+    def echo(self, path: Path) -> tuple[bytes, float]:
+        """See `Remote`."""
+        with self._session(self._address.timeout_s) as session:
+            started = time.monotonic()
+            session.upload(str(path), "echo")
+            back = bytes(session.download("echo"))
+            return back, time.monotonic() - started
 
     def compute_outputs(
         self, runner: Mapping[str, Any], inputs: Path, outputs: Path, timeout_s: float

@@ -14,7 +14,7 @@ from layoutlab.device.rpc import tracker
 from layoutlab.device.rpc.address import FREE_S, RpcAddress
 from layoutlab.device.rpc.leased_agent import LeasedAgent
 from layoutlab.device.rpc.plain_server import PlainServer
-from layoutlab.errors import DeviceError, first_message
+from layoutlab.errors import DeviceBusy, DeviceError, first_message
 
 
 class Remote(Protocol):
@@ -32,6 +32,9 @@ class Remote(Protocol):
 
     def close(self) -> None:
         """Give the device back."""
+
+    def echo(self, path: Path) -> tuple[bytes, float]:
+        """What comes back of a file that is copied there, and the seconds for both ways."""
 
     def compute_outputs(
         self, runner: Mapping[str, Any], inputs: Path, outputs: Path, timeout_s: float
@@ -60,7 +63,8 @@ class Remote(Protocol):
 def open_remote(address: RpcAddress, prefer: str | None = None, wait_s: float = FREE_S) -> Remote:
     """Lease a device: the one whose id is `prefer` if it is free, else any.
 
-    Raises DeviceError when there is none, or when it is another kind of device than `address.cpu` says.
+    Raises DeviceBusy when none is free, DeviceError when there is none, or when it is another kind of device than
+    `address.cpu` says.
     """
     held: list[Remote] = []
     try:
@@ -94,21 +98,23 @@ def _require_kind(remote: Remote, address: RpcAddress) -> Remote:
 
 def _open_any(address: RpcAddress, wait_s: float, skip: list[str]) -> Remote:
     if address.tracker is not None:
-        return _wrap(*tracker.request(address.tracker, address.key, wait_s=wait_s), address)
-    problems = []
+        return wrap(*tracker.request(address.tracker, address.key, wait_s=wait_s), address)
+    problems: list[DeviceError] = []
     for agent in address.agents:
         try:
-            remote = _wrap(tracker.connect(agent, address.key, wait_s=wait_s), agent, address)
+            remote = wrap(tracker.connect(agent, address.key, wait_s=wait_s), agent, address)
         except DeviceError as error:
-            problems.append(str(error))
+            problems.append(error)
             continue
         if remote.description["id"] not in skip:
             return remote
         remote.close()
-    raise DeviceError("; ".join(problems) or f"no further device at {address}")
+    kind = DeviceBusy if any(isinstance(problem, DeviceBusy) for problem in problems) else DeviceError
+    raise kind("; ".join(map(str, problems)) or f"no further device at {address}")
 
 
-def _wrap(session: rpc.RPCSession, where: str, address: RpcAddress) -> Remote:
+def wrap(session: rpc.RPCSession, where: str, address: RpcAddress) -> Remote:
+    """What an open session with the server at `where` is a session with. Raises DeviceError when it is gone."""
     try:
         do = session.get_function(DO)
     except Exception as error:

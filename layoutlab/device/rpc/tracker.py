@@ -18,7 +18,7 @@ from tvm import rpc
 from tvm.rpc import base
 
 from layoutlab.device.rpc.address import FREE_S, split_address
-from layoutlab.errors import DeviceError, first_message
+from layoutlab.errors import DeviceBusy, DeviceError, first_message
 from layoutlab.spec.words import did_you_mean, quoted
 
 _CONNECT_S = 5.0
@@ -83,7 +83,7 @@ def patiently(work: Callable[[], _T], patience_s: float) -> _T:
 def request(tracker: str, key: str, session_s: int = 0, wait_s: float = FREE_S) -> tuple[rpc.RPCSession, str]:
     """A session with a free device of the key, and the device's address; it ends after `session_s` (0: never).
 
-    Raises DeviceError when there is no tracker, no such key, or no device that becomes free within `wait_s`.
+    Raises DeviceError when there is no tracker or no such key, DeviceBusy when no device becomes free within `wait_s`.
     """
     for _ in range(_DEAD_ONES):
         state = state_of(tracker, key)
@@ -92,7 +92,7 @@ def request(tracker: str, key: str, session_s: int = 0, wait_s: float = FREE_S) 
             try:
                 host, port, match = _ask(connection, tracker, [base.TrackerCode.REQUEST, key, "", 1])
             except TimeoutError:
-                raise DeviceError(
+                raise DeviceBusy(
                     f"{len(state.devices)} device{'s' if len(state.devices) > 1 else ''} with the key {quoted(key)} at "
                     f"the tracker {tracker}, and none became free within {wait_s:.0f} s. Wait for whoever uses it, "
                     "or attach another"
@@ -106,7 +106,10 @@ def request(tracker: str, key: str, session_s: int = 0, wait_s: float = FREE_S) 
 
 
 def connect(address: str, key: str = "", session_s: int = 0, wait_s: float = FREE_S) -> rpc.RPCSession:
-    """A session with the server at `address`; raises DeviceError when it does not take one within `wait_s`."""
+    """A session with the server at `address`.
+
+    Raises DeviceBusy when it does not take one within `wait_s`, DeviceError when there is none.
+    """
     host, port = split_address(address)
     found: list[Any] = []
     given_up = threading.Event()
@@ -124,7 +127,7 @@ def connect(address: str, key: str = "", session_s: int = 0, wait_s: float = FRE
     thread.join(wait_s)
     if not found:
         given_up.set()
-        raise DeviceError(
+        raise DeviceBusy(
             f"what listens at {address} takes no session within {wait_s:.0f} s: it serves one at a time, and is busy"
         )
     if isinstance(found[0], Exception):

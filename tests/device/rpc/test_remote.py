@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +19,7 @@ from layoutlab.errors import DeviceError, DeviceLost, StageError
 from layoutlab.measure.inputs import load_sets, make_inputs, save_sets
 
 from ...conftest import TINY
-from ..agents import library, running, wait_until
+from ..agents import library, listening, plain_server, running, wait_until
 
 TFLITE = {"kind": "tflite", "path": str(TINY / "tiny_mobilenet.tflite"), "threads": 1}
 SAMPLES = {"repeats": 2, "min_repeat_ms": 1, "warmup_ms": 1}
@@ -108,15 +106,6 @@ def test_another_kind_of_device_is_refused(pixels):
     )
 
 
-@contextmanager
-def listening() -> Iterator[str]:
-    """Somebody who takes connections and says nothing."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen(5)
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-
-
 def nobody() -> str:
     with listening() as address:
         return address
@@ -155,22 +144,6 @@ def test_an_agent_computes_what_this_machine_does(pixels, inputs, artifact, tmp_
             assert done["runtime"].split()[0] == {"tflite": "LiteRT", "artifact": "TVM"}[runner["kind"]]
             assert same_outputs(tmp_path / "there.npz", tmp_path / "here.npz")
             assert len(remote.take_samples(runner, inputs, SAMPLES, 60)["samples_ms"]) == 2
-
-
-@contextmanager
-def plain_server(*options: str) -> Iterator[int]:
-    """TVM's own RPC server, without layoutlab."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tvm.exec.rpc_server", "--host", "127.0.0.1", "--port", str(port)]
-    command += ["--port-end", str(port + 1), *options]
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    try:
-        yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 @pytest.fixture(scope="module")
