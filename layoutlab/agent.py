@@ -71,13 +71,16 @@ def _verbs(name: str) -> Verbs:
     import tvm.runtime.vm  # noqa: F401
 
     from layoutlab.device import cpu, on_device  # noqa: F401
-    from layoutlab.measure import conditions  # noqa: F401
+    from layoutlab.device.function_times import time_functions
+    from layoutlab.measure import conditions, cores  # noqa: F401
 
     return {
         "describe": partial(describe, name),
+        "choose_cores": cores.choose_cores,
         "compute_outputs": on_device.compute_outputs,
         "take_samples": on_device.take_samples,
         "measure_candidate": on_device.measure_candidate,
+        "time_functions": time_functions,
         "count_inference": on_device.count_inference,
         "count_candidate": on_device.count_candidate,
     }

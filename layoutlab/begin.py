@@ -82,7 +82,7 @@ def begin(
         loaded.spec,
         lambda: _host_target(store),
         lambda: provision(progress.say, progress.show),
-        lambda address: describe_remote(address, store.folder / "logs" / "device.log"),
+        lambda address: describe_remote(address, loaded.spec, store.folder / "logs" / "device.log"),
     )
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
     if kind == "run" and choice.device.kind == "host":

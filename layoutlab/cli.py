@@ -102,6 +102,16 @@ def _parser() -> argparse.ArgumentParser:
         ),
         _winners,
     )
+    profile = _with_spec(
+        commands.add_parser(
+            "profile", help="how long each function of a finished run's variants takes, and what it is"
+        ),
+        _profile,
+    )
+    profile.add_argument("--variant", metavar="NAME", help="only this variant")
+    forms = profile.add_mutually_exclusive_group()
+    forms.add_argument("--json", action="store_true", help="print it as JSON")
+    forms.add_argument("--csv", action="store_true", help="print it as CSV")
     layouts = _with_spec(
         commands.add_parser("layouts", help="show what each variant does to the layouts, without tuning"), _layouts
     )
@@ -369,6 +379,28 @@ def _winners(options: argparse.Namespace) -> int:
         found = find_winners(loaded, store, progress)
     print(winners_text(loaded.spec.name, found), end="")
     return EXIT_OK
+
+
+def _profile(options: argparse.Namespace) -> int:
+    loaded = _load_variants(options)
+    from layoutlab.profiling import profile_spec
+    from layoutlab.progress import Progress
+    from layoutlab.report.profile import profiles_text, write_profile
+
+    found, exit_code = [], EXIT_OK
+    folder = options.results / loaded.spec.name
+    with Progress() as progress:
+        for name, profile in profile_spec(loaded, options.results, progress):
+            if isinstance(profile, LayoutlabError):
+                exit_code = max(exit_code, profile.exit_code)
+                _complain(f"error: {name}: {profile}")
+            else:
+                write_profile(profile, folder)
+                found.append(profile)
+    if found:
+        print(profiles_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
+        _complain(f"written to {folder}: profile.VARIANT.csv, profile.VARIANT.json")
+    return exit_code
 
 
 def _only(loaded: Any, name: str) -> Any:

@@ -117,6 +117,14 @@ def take_samples(report: Any, **arguments: Any) -> dict[str, Any]:
     return on_device.take_samples(**arguments)
 
 
+def time_functions(report: Any, **arguments: Any) -> dict[str, Any]:
+    """Time each function of a variant; see `layoutlab.device.function_times`."""
+    from layoutlab.device.function_times import time_functions
+
+    report("stage", name="profile")
+    return time_functions(**arguments)
+
+
 def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
     """`compute_outputs` on the simulated core, which sees the files of this machine."""
     from layoutlab.device.kryo.core import SimulatedCore
@@ -143,12 +151,12 @@ def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict
     }
 
 
-def describe_remote(report: Any, address: dict[str, Any]) -> dict[str, Any]:
-    """What a device over RPC says of itself."""
+def describe_remote(report: Any, address: dict[str, Any], cores: str | list[int], threads: int) -> dict[str, Any]:
+    """What a device over RPC says of itself, which has to have these cores."""
     from layoutlab.device.rpc import lease
 
     report("stage", name="device")
-    return lease.describe(from_json(RpcAddress, address))
+    return lease.describe(from_json(RpcAddress, address), cores, threads)
 
 
 def lease_remote(report: Any, address: dict[str, Any], prefer: str | None) -> dict[str, Any]:
@@ -193,6 +201,16 @@ def remote_samples(
     return lease.taken().take_samples(runner, Path(inputs), arguments, limit_s)
 
 
+def remote_functions(
+    report: Any, runner: dict[str, Any], inputs: str, arguments: dict[str, Any], limit_s: float
+) -> dict[str, Any]:
+    """`time_functions` on the leased device; the files are this machine's."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="profile")
+    return lease.taken().time_functions(runner, Path(inputs), arguments, limit_s)
+
+
 VERBS: dict[str, Callable[..., Any]] = {
     "describe_host": describe_host,
     "describe_model": describe_model,
@@ -206,12 +224,14 @@ VERBS: dict[str, Callable[..., Any]] = {
     "mix_layouts": mix_layouts,
     "compute_outputs": compute_outputs,
     "take_samples": take_samples,
+    "time_functions": time_functions,
     "simulate_outputs": simulate_outputs,
     "simulate_inference": simulate_inference,
     "describe_remote": describe_remote,
     "lease_remote": lease_remote,
     "remote_outputs": remote_outputs,
     "remote_samples": remote_samples,
+    "remote_functions": remote_functions,
     "check_up_remote": check_up_remote,
     "survey_remote": survey_remote,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from layoutlab.spec.models import MeasureSpec
 
@@ -88,3 +88,11 @@ def longest_s(measure: MeasureSpec) -> float:
     """
     wait_s = 0 if measure.cooldown_until_c is None else measure.cooldown_limit_s
     return 10 * expected_s(measure) + measure.cooldown_ms / 1e3 + wait_s
+
+
+@runtime_checkable
+class TimesFunctions(Protocol):
+    """A leased device that can also time each function of an artifact within an inference."""
+
+    def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
+        """See `device.function_times`; `inputs` as for `Leased.take_samples`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -62,6 +62,10 @@ class ArtifactRunner(_Base):
     def invoke(self) -> None:
         """Run `main` on the inputs given before."""
         self._vm.invoke_stateful("main")
+
+    def set_instrument(self, instrument: Callable[..., None] | None) -> None:
+        """Call this around each call of an inference, see TVM's `VirtualMachine.set_instrument`; None: no more."""
+        self._vm.set_instrument(instrument)
 
     def outputs(self) -> list[np.ndarray]:
         """Copies of the outputs."""

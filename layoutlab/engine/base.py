@@ -9,6 +9,7 @@ from pydantic import TypeAdapter
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.engine.provenance import Provenance
 from layoutlab.hooks import Conv, Rule
 
 
@@ -99,7 +100,8 @@ class Artifact:
     `dequantised` says that a quantised model is computed in float between dequantize and quantize.
     `conv_us` has for each of `convs` the best time of its function in the tuning records, None where it is untuned.
     `tuning_ended` is why: "budget", "time limit", "early stop" or "nothing left" to try; None where nothing was tuned.
-    `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it.
+    `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it. `provenance`
+    says which operators its functions compute; None in what an earlier layoutlab built.
     """
 
     path: str
@@ -113,6 +115,7 @@ class Artifact:
     tuning_ended: str | None = None
     tune_s: float = 0.0
     build_s: float = 0.0
+    provenance: Provenance | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from layoutlab.errors import StoreError
@@ -25,6 +26,11 @@ def write_results(comparison: Comparison, folder: Path) -> None:
     }
     if comparison.functions:
         texts["functions.csv"] = functions_csv(comparison)
+    write_texts(texts, folder)
+
+
+def write_texts(texts: Mapping[str, str], folder: Path) -> None:
+    """Write files of these names and texts to the folder. Each is whole or, on an error (StoreError), as it was."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.device.base import DeviceKind, longest_s, sample_arguments
+from layoutlab.device.host import PROFILED
 from layoutlab.device.rpc.address import GRACE_S, RpcAddress
 from layoutlab.engine.base import to_json
 from layoutlab.errors import DeviceError, DeviceLost, StageError
 from layoutlab.process import Worker, run_job
-from layoutlab.spec.models import MeasureSpec
+from layoutlab.spec.models import MeasureSpec, Spec
 
 # Starting a worker with TVM, finding a device that is free, and hearing what it is.
 _LEASE_S = 120.0
@@ -21,12 +22,14 @@ _LEASE_S = 120.0
 _OUTPUTS_S = 600.0
 
 
-def describe_remote(address: RpcAddress, log: Path) -> dict[str, Any]:
+def describe_remote(address: RpcAddress, spec: Spec, log: Path) -> dict[str, Any]:
     """What a device of the address says of itself (see `layoutlab.agent.describe`), which takes a lease of it.
 
-    Raises DeviceError, within a quarter of a minute when nothing answers.
+    Raises DeviceError when it lacks the spec's cores, and within a quarter of a minute when nothing answers.
     """
-    return dict(run_job("describe_remote", {"address": to_json(address)}, log=log, timeout_s=_LEASE_S))
+    cores = spec.measure.model_dump(mode="json")["cores"]
+    arguments = {"address": to_json(address), "cores": cores, "threads": spec.threads}
+    return dict(run_job("describe_remote", arguments, log=log, timeout_s=_LEASE_S))
 
 
 def litert_version(description: Mapping[str, Any]) -> str | None:
@@ -98,6 +101,11 @@ class LeasedDevice:
         arguments = {"runner": dict(runner), "inputs": str(inputs), "arguments": sample_arguments(measure)}
         limit_s = self.device.address.timeout_s + longest_s(measure)
         return self._do("remote_samples", arguments, limit_s)
+
+    def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
+        """See `device.base.TimesFunctions`."""
+        arguments = {"runner": dict(runner), "inputs": str(inputs), "arguments": PROFILED}
+        return self._do("remote_functions", arguments, _OUTPUTS_S)
 
     def _do(self, verb: str, arguments: dict[str, Any], limit_s: float) -> dict[str, Any]:
         """The device itself ends what takes longer than the limit; when not even that comes back, it is lost."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from layoutlab.device.rpc.address import GRACE_S, RpcAddress
@@ -27,8 +28,8 @@ def taken() -> Remote:
     return _taken
 
 
-def describe(address: RpcAddress) -> dict[str, Any]:
-    """The description of a device, which is given back at once."""
-    remote = open_remote(address)
-    remote.close()
-    return remote.description
+def describe(address: RpcAddress, cores: str | list[int], threads: int) -> dict[str, Any]:
+    """The description of a device that has these cores for so many threads; it is given back at once."""
+    with contextlib.closing(open_remote(address)) as remote:
+        remote.require_cores(cores, threads)
+        return remote.description

@@ -17,7 +17,7 @@ from tvm import rpc
 from layoutlab.device.agent_session import AgentSession
 from layoutlab.device.candidate_timing import Timing
 from layoutlab.device.rpc.address import RpcAddress
-from layoutlab.errors import DeviceLost, first_message
+from layoutlab.errors import DeviceError, DeviceLost, StageError, first_message
 
 _T = TypeVar("_T")
 
@@ -30,6 +30,13 @@ class LeasedAgent:
         self._where, self._timeout_s = where, address.timeout_s
         self._placed_files: set[str] = set()
         self.description: dict[str, Any] = {"id": where, **self._session.do_within(self._timeout_s, "describe")}
+
+    def require_cores(self, cores: str | list[int], threads: int) -> None:
+        """See `Remote`."""
+        try:
+            self._session.do_within(self._timeout_s, "choose_cores", wanted=cores, threads=threads)
+        except StageError as error:
+            raise DeviceError(f"the device at {self._where}: {error.cause}") from None
 
     def close(self) -> None:
         """See `Remote`."""
@@ -57,6 +64,14 @@ class LeasedAgent:
         """See `Remote`."""
         placed = self._placed(runner, inputs)
         done: dict[str, Any] = self._session.do_within(timeout_s, "take_samples", **placed, **arguments)
+        return done
+
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """See `Remote`."""
+        placed = self._placed(runner, inputs)
+        done: dict[str, Any] = self._session.do_within(timeout_s, "time_functions", **placed, **arguments)
         return done
 
     def measure_candidate(

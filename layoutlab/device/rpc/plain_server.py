@@ -34,6 +34,9 @@ class PlainServer:
         self._where, self._address = where, address
         self.description: dict[str, Any] = {"id": where, "versions": {}}
 
+    def require_cores(self, cores: str | list[int], threads: int) -> None:
+        """See `Remote`; which cores there are is unknown here."""
+
     def close(self) -> None:
         """See `Remote`; there is no session between two calls."""
 
@@ -68,6 +71,16 @@ class PlainServer:
                 spent_ms += sum(machine.samples_ms(1, 0))
             samples_ms = machine.samples_ms(arguments["repeats"], round(arguments["min_repeat_ms"]))
         return {"samples_ms": samples_ms, "conditions": [], "runtime": _runtime(runner)}
+
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Not here: what looks into an inference has to run beside it."""
+        raise StageError(
+            "profile",
+            f"the device at {self._where} is a plain TVM RPC server, which cannot look into an inference: run "
+            "layoutlab agent there",
+        )
 
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]

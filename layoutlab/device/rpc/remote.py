@@ -27,6 +27,9 @@ class Remote(Protocol):
     # `id`, `machine`, `cpu`, `versions`, ...: see `layoutlab.agent.describe`; what is not in it is unknown.
     description: dict[str, Any]
 
+    def require_cores(self, cores: str | list[int], threads: int) -> None:
+        """Raise DeviceError when the device has no such cores for so many threads; see `measure.cores.choose_cores`."""
+
     def close(self) -> None:
         """Give the device back."""
 
@@ -42,6 +45,11 @@ class Remote(Protocol):
         self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """See `device.on_device.take_samples`, whose further keyword arguments are `arguments`."""
+
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """See `device.function_times`, whose further keyword arguments are `arguments`."""
 
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]

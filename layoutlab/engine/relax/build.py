@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.engine.relax.link import linker_for
+from layoutlab.engine.relax.provenance.marks import marks_by_variable, name_functions, remark
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.errors import StageError
 
@@ -30,21 +31,22 @@ def apply_records(
     """
     with target, database:
         # MetaScheduleApplyDatabase reads the target where it is constructed, not where it runs.
-        mod = relax.transform.MetaScheduleApplyDatabase()(mod)
+        mod = relax.transform.MetaScheduleApplyDatabase()(name_functions(mod))
         hits = frozenset(str(name.name_hint) for name, function in mod.functions.items() if _is_scheduled(function))
         _require_hits(expected, hits)
         if not pack_weights:
             return mod, hits
+        # The splitting makes new calls, bound to the old variables.
+        split = remark(relax.transform.SplitLayoutRewritePreproc()(mod), marks_by_variable(mod))
         packed = tvm.transform.Sequential(
             [
-                relax.transform.SplitLayoutRewritePreproc(),
                 relax.transform.LiftTransformParams(),
                 relax.transform.FoldConstant(),
                 # What the folding leaves: tuples of packed weights, made and taken apart again at each inference.
                 relax.transform.CanonicalizeBindings(),
                 relax.transform.DeadCodeElimination(["main"]),
             ]
-        )(mod)
+        )(split)
         return packed, hits
 
 

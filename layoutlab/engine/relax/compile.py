@@ -30,6 +30,7 @@ from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.provenance.trace import trace
 from layoutlab.engine.relax.tune.borrow import borrow
 from layoutlab.engine.relax.tune.coverage import coverage, with_only_schedules
 from layoutlab.engine.relax.tune.kinds import KINDS, task_kind
@@ -75,6 +76,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         tuning_ended=ended,
         tune_s=tune_s,
         build_s=time.monotonic() - started,
+        provenance=trace(built, Path(job.model_path).read_bytes(), lowered, tasks),
     )
 
 

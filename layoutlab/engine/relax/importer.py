@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import tflite
 import tvm
-from tvm.relax.frontend.tflite import from_tflite
 
 from layoutlab.engine.preflight import Problem, by_reason
 from layoutlab.engine.relax.preflight import name_problems, one_line, preflight
+from layoutlab.engine.relax.provenance.imported import from_tflite_marked
 from layoutlab.errors import ModelError, StageError
 
 # The cause of a failed import is one line: so many problems are named in it.
@@ -17,13 +17,14 @@ _NAMED = 5
 
 
 def import_model(data: bytes) -> tvm.IRModule:
-    """Import the model; the weights become constants of `main`, the layouts are TFLite's (NHWC, HWIO, HWOI).
+    """Import the model; the weights become constants of `main`, the layouts are TFLite's (NHWC, HWIO, HWOI). Each
+    call is marked with the operator that it is part of (`provenance.marks`).
 
     Raises StageError("import") that names all there is to fix: TVM 0.27's importer stops at the first operator it
     cannot convert, with anything from OpNotImplemented to a bare TypeError, and mixes up tensors named alike.
     """
     try:
-        mod = from_tflite(tflite.Model.GetRootAsModel(data, 0))
+        mod = from_tflite_marked(tflite.Model.GetRootAsModel(data, 0))
     except Exception as error:
         raise _failure(_cause(data, error)) from error
     # The one problem that from_tflite does not notice.

@@ -6,6 +6,8 @@ import tvm
 from tvm import relax
 
 from layoutlab.engine.relax.layout.packed import legalize_conv2d as legalize_packed_conv2d
+from layoutlab.engine.relax.provenance.fusion import fused_marks
+from layoutlab.engine.relax.provenance.marks import marks_by_variable, remark
 from layoutlab.engine.relax.vectors import vector_floats
 from layoutlab.engine.relax.whole_vectors import legalize_padded, pads_output_channels
 from layoutlab.errors import StageError
@@ -13,6 +15,8 @@ from layoutlab.errors import StageError
 
 def lower(mod: tvm.IRModule, target: tvm.target.Target, pack_weights: bool) -> tvm.IRModule:
     """Legalise and fuse. With `pack_weights`, constants are marked so that tuning may choose their layout.
+
+    Each call of the result is marked with all that its function computes (`provenance.marks`).
 
     Raises StageError("lower") if any operator survives: TVM only logs what it cannot legalise.
     """
@@ -23,17 +27,15 @@ def lower(mod: tvm.IRModule, target: tvm.target.Target, pack_weights: bool) -> t
             return legalize_padded(builder, call, floats)
         return legalize_packed_conv2d(builder, call)
 
-    passes = [
-        relax.transform.LegalizeOps({"relax.nn.conv2d": legalize_conv2d}),
-        relax.transform.AnnotateTIROpPattern(),
-        relax.transform.FoldConstant(),
-        relax.transform.FuseOps(),
-        relax.transform.FuseTIR(),
-    ]
+    fold = [relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant()]
+    finish = [relax.transform.FuseTIR()]
     if pack_weights:
-        passes.append(relax.transform.AttachAttrLayoutFreeBuffers())
+        finish.append(relax.transform.AttachAttrLayoutFreeBuffers())
     with target:
-        lowered = tvm.transform.Sequential(passes)(mod)
+        legal = relax.transform.LegalizeOps({"relax.nn.conv2d": legalize_conv2d})(mod)
+        single = tvm.transform.Sequential(fold)(remark(legal, marks_by_variable(mod)))
+        grouped = relax.transform.FuseOps()(single)
+        lowered = remark(tvm.transform.Sequential(finish)(grouped), fused_marks(single, grouped))
     _require_lowered(lowered)
     return lowered
 

@@ -8,6 +8,8 @@ from tvm import relax
 from tvm.relax.dpl import DFPattern, is_const, is_op, rewrite_call, wildcard
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from layoutlab.engine.relax.provenance.marks import marks_by_variable, remark
+
 # Elementwise operators of two operands, which broadcast.
 BINARY = frozenset({"add", "subtract", "multiply", "divide", "maximum", "minimum", "power", "floor_divide"})
 
@@ -26,7 +28,7 @@ class _LiftBroadcastConstants(PyExprMutator):
             return call
         left, right = call.args
         lifted = [self._lift(left, right), self._lift(right, left)]
-        return self.builder_.normalize(relax.Call(call.op, lifted, call.attrs))
+        return self.builder_.normalize(relax.Call(call.op, lifted, call.attrs, span=call.span))
 
     def _lift(self, operand: relax.Expr, other: relax.Expr) -> relax.Expr:
         if not is_constant(operand) or other.ty.shape is None:
@@ -84,8 +86,9 @@ def canonicalise(mod: tvm.IRModule) -> tvm.IRModule:
             relax.transform.DeadCodeElimination(),
         ]
     )(mod)
+    known = marks_by_variable(mod)
     mod["main"] = _prelu_as_min_max(mod["main"])
-    mod = relax.transform.Normalize()(mod)
+    mod = remark(relax.transform.Normalize()(mod), known)
     return relax.transform.CanonicalizeBindings()(_rewrite(mod, _LiftBroadcastConstants(mod)))
 
 

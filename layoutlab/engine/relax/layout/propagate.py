@@ -24,6 +24,7 @@ from layoutlab.engine.relax.layout import rules
 from layoutlab.engine.relax.layout.canonicalise import is_constant
 from layoutlab.engine.relax.layout.plan import Decision, op_name, static_shape
 from layoutlab.engine.relax.layout.storage import Shape, Storage, same_memory
+from layoutlab.engine.relax.provenance.marks import LAYOUT, Marks, marked, marks_of
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ class Graph:
             fill = 0.0 if storage.padded(value.shape) else None
             index_map = _index_map(value.storage, storage)
             op, made = "layout_transform", relax.op.layout_transform(value.expr, index_map, pad_value=fill)
-        return self._emit(op, made, value, storage.shape(value.shape), reader, moves=not free)
+        return self._emit(op, made, value, storage, storage.shape(value.shape), reader, moves=not free)
 
     def _without_padding(self, value: Value, reader: str) -> Value:
         """The tensor in the same order of axes, unsplit, cut to its logical shape."""
@@ -117,11 +118,14 @@ class Graph:
             for axis, extent in enumerate(value.shape)
         ]
         merged = relax.op.layout_transform(value.expr, _index_map(value.storage, unsplit))
-        expr = self._emit("layout_transform", merged, value, unsplit.shape(tuple(full)), reader, moves=True)
+        expr = self._emit("layout_transform", merged, value, unsplit, unsplit.shape(tuple(full)), reader, moves=True)
         cut = relax.op.strided_slice(expr, [unsplit.order.index(split)], [0], [value.shape[split]])
+        cut = marked(cut, (f"strided_slice {_letters(value.storage)}->{_letters(unsplit)}", *_layout_mark(unsplit)))
         return Value(self.builder.emit(cut), unsplit, value.shape, value.maker)
 
-    def _emit(self, op: str, made: relax.Expr, value: Value, shape: Shape, reader: str, moves: bool) -> relax.Expr:
+    def _emit(
+        self, op: str, made: relax.Expr, value: Value, storage: Storage, shape: Shape, reader: str, moves: bool
+    ) -> relax.Expr:
         stored = value.storage.shape(value.shape)
         size = np.dtype(str(value.expr.ty.dtype)).itemsize
         moved = (math.prod(stored) + math.prod(shape)) * size if moves else 0
@@ -130,7 +134,17 @@ class Graph:
                 op=op, after=value.maker, before=reader, from_shape=stored, to_shape=shape, moved_bytes=moved
             )
         )
-        return self.builder.emit(made)
+        mark = f"{op} {_letters(value.storage)}->{_letters(storage)}"
+        return self.builder.emit(marked(made, (mark, *_layout_mark(storage))))
+
+
+def _letters(storage: Storage) -> str:
+    """The layout string of an image; A, B, C ... for the axes of a tensor of another rank."""
+    return storage.layout("NHWC" if len(storage.order) == 4 else "ABCDEFGH"[: len(storage.order)])
+
+
+def _layout_mark(storage: Storage) -> Marks:
+    return (LAYOUT + _letters(storage),) if len(storage.order) == 4 else ()
 
 
 def _index_map(source: Storage, target: Storage) -> tvm.tirx.IndexMap:
@@ -177,7 +191,8 @@ def _rewrite(graph: Graph, binding: relax.Binding, convs: Iterator[Decision]) ->
             arguments = [graph.as_imported(argument, name) for argument in value.args]
             call = relax.Call(value.op, arguments, value.attrs, value.ty_args)
             made = call, Storage.plain(len(static_shape(variable)))
-        graph.set(variable, graph.builder.emit(made[0]), made[1], name)
+        marks = (*marks_of(value), *_layout_mark(made[1]))
+        graph.set(variable, graph.builder.emit(marked(made[0], marks)), made[1], name)
     else:
         expr = graph.builder.emit(graph.as_imported(value, "output"))
         graph.set(variable, expr, Storage.plain(len(static_shape(variable))), "alias")

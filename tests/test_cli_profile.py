@@ -1,0 +1,163 @@
+# ruff: noqa: E501 - tables are shown as they are
+"""`layoutlab profile` on a real run: real TVM, real processes; times are masked, for they differ."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from layoutlab.cli import main
+
+from .conftest import TINY
+
+SPEC = """\
+name: x
+model: {file: model.tflite}
+device: host
+variants:
+  - {name: nchw4c, convert_layout: NCHW, alter_op_layout: {hook: nchwc, block: 4}}
+tuning: {trials: 8, batch: 4, population: 8, min_repeat_ms: 0}
+measure: {rounds: 1, repeats: 1, min_repeat_ms: 1, warmup_ms: 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    """The folder of a finished run with one tuned variant, whose weights are packed."""
+    folder = tmp_path_factory.mktemp("profile")
+    (folder / "x.yaml").write_text(SPEC)
+    shutil.copy(TINY / "tiny_conv.tflite", folder / "model.tflite")
+    command = [sys.executable, "-m", "layoutlab", "run", "x.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path, monkeypatch) -> Path:
+    """A copy of the folder, to work in and to change; libraries stay where they were built."""
+    shutil.copytree(finished, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def change_artifact(folder: Path, change) -> None:
+    """Change what the run notes of its built variant."""
+    path = folder / "results" / "runs" / "x" / "events.jsonl"
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event["kind"] == "built":
+            change(event["artifact"])
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+
+
+TEXT = """\
+nchw4c: # ms end to end, # MFLOP, # GFLOP/s, on CPU
+medians of 100 inferences; another 100 with each function timed took # ms
+node computes output us share MFLOP GFLOP/s KB GB/s best us real/best function
+0 layout_transform NHWC->NCHW4c 1x2x16x16x4 NCHW4c # # % # # 16 # # # te_layout_transform1
+1 0 CONV_2D 3x3 1x4x16x16x4 NCHW4c # # % # # 29 # # # fused_conv2d_NCHWc_add_relu1_prepacked
+2 1 CONV_2D 1x1 1x8x16x16x4 NCHW4c # # % # # 51 # # # fused_conv2d_NCHWc1_add1_relu11_prepacked
+3 2 MEAN 1x8x4 # # % # # 33 # # # mean1
+4 3 FULLY_CONNECTED 1x16 # # % # # 2 # # # fused_matmul_add21_prepacked
+5 4 SOFTMAX 1x16 # # % # # 0 # # # softmax1
+all functions # # %
+remainder # # %
+end to end # # %
+type calls ms share MFLOP GFLOP/s
+CONV_2D 2 # # % # #
+MEAN 1 # # % # #
+FULLY_CONNECTED 1 # # % # #
+layout 1 # # % # #
+SOFTMAX 1 # # % # #
+functions with a tuning record take # ms here; their best times there, each alone, sum to # ms
+"""
+
+
+def masked(text: str) -> list[str]:
+    """The lines without times and the space between columns, in an order that does not depend on times.
+
+    Which functions get a record within four trials depends on times as well.
+    """
+    lines = [line for line in text.splitlines() if line and not line.startswith(("BUSY", "SLOWER", "---"))]
+    lines = [re.sub(r"-?\d+\.\d+|(?<= )-(?= )|-$", "#", line).replace(" SLOWER", "") for line in lines]
+    return sorted(re.sub(r", on .*", ", on CPU", " ".join(line.split())) for line in lines)
+
+
+def test_the_profile_of_a_run(copied, capsys):
+    assert main(["profile", "x.yaml"]) == 0
+    shown = capsys.readouterr()
+    assert masked(shown.out) == sorted(TEXT.splitlines())
+    assert shown.err.splitlines()[-1] == "written to results/x: profile.VARIANT.csv, profile.VARIANT.json"
+    data = json.loads((copied / "results" / "x" / "profile.nchw4c.json").read_text())
+    assert [op["node"] for op in data["operators"]] == [1, 2, 3, 4, 5]
+    assert [len(data["raw"][name]) for name in ("times_us", "end_to_end_ms", "instrumented_ms")] == [100, 100, 100]
+    assert sum(row["time_ms"] for row in data["rows"]) + data["remainder_ms"] == pytest.approx(data["end_to_end_ms"])
+    csv_text = (copied / "results" / "x" / "profile.nchw4c.csv").read_text()
+    assert csv_text.splitlines()[0].startswith("variant,nodes,function,calls,time_ms,share,ops,parts,transforms,shape")
+
+
+def test_a_function_with_a_slow_schedule_is_flagged_and_no_other(copied, capsys):
+    """As if another schedule were in the library than the record promised: of one function, not of the others."""
+
+    def promise(artifact):
+        for task in artifact["tasks"]:
+            if task["best_us"] is not None:
+                task["best_us"] = 0.1 if task["name"] == "fused_conv2d_NCHWc_add_relu1" else 1e6
+
+    change_artifact(copied, promise)
+    assert main(["profile", "x.yaml"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines() if " SLOWER " in line] == ["1"]
+    assert (
+        "SLOWER: node 1: a call takes more than 1.5 times its best time in the tuning records, and that costs more than "
+        "1% of an inference\n" in out
+    )
+
+
+def test_without_a_finished_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x.yaml").write_text(SPEC)
+    assert main(["profile", "x.yaml"]) == 2
+    assert capsys.readouterr().err == (
+        "error: results/runs/x holds no finished run: layoutlab run x.yaml, then profile again\n"
+    )
+
+
+def test_a_library_that_says_nothing_of_its_functions(copied, capsys):
+    change_artifact(copied, lambda artifact: artifact.pop("provenance"))
+    assert main(["profile", "x.yaml"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert re.sub(r"/\S*variant.so", "variant.so", line) == (
+        "error: nchw4c: variant.so was built by a layoutlab that did not note what its functions compute: remove it, "
+        "and layoutlab run x.yaml again, which builds it from the same records"
+    )
+
+
+def test_a_library_that_is_not_the_one_that_was_measured(copied, capsys):
+    change_artifact(copied, lambda artifact: artifact.update(sha256="0"))
+    assert main(["profile", "x.yaml"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert re.sub(r"/\S*variant.so", "variant.so", line) == (
+        "error: nchw4c: variant.so is not what the last run measured: layoutlab run x.yaml again"
+    )
+
+
+def test_a_run_of_another_device(copied, capsys):
+    path = copied / "results" / "runs" / "x" / "events.jsonl"
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    for event in events:
+        if event["kind"] == "run":
+            event["device"] = "another CPU"
+    path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    assert main(["profile", "x.yaml"]) == 3
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert re.sub(r"this is .*: profile", "this is CPU: profile", line) == (
+        "error: results/runs/x was run on another CPU, and this is CPU: profile it there, or run the spec here"
+    )
