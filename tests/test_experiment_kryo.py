@@ -176,7 +176,9 @@ def test_the_profile_of_a_simulated_run(done):
     finished = run(folder, "profile", "x.yaml", "--json")
     assert finished.returncode == 0, finished.stderr
     profiles = json.loads(finished.stdout)
-    table = {row["variant"]: float(row["simulated_ms"]) for row in read(folder, "table.csv") if row["variant"] != "tflite"}
+    table = {
+        row["variant"]: float(row["simulated_ms"]) for row in read(folder, "table.csv") if row["variant"] != "tflite"
+    }
     assert {name: profile["end_to_end_ms"] for name, profile in profiles.items()} == pytest.approx(table, rel=1e-4)
     for profile in profiles.values():
         assert profile["simulated"]
