@@ -25,7 +25,7 @@ plan: $(VENV)/.installed ## Show what a run of SPEC would do
 
 test: $(VENV)/.installed-dev ## Lint, check types and run all tests but the slow ones
 	@$(MAKE) --no-print-directory check
-	@$(BIN)/python -m pytest -n 2 -m "not slow"
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 test-slow: $(VENV)/.installed-dev ## Run the slow tests (those of model building need the extra `models`)
 	@$(BIN)/python -m pytest -m slow

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.plan import OURS, STOCK, Plan, database_paths, modules_path
-from layoutlab.device.on_device import random_values
+from layoutlab.device.candidate_timing import random_values
 from layoutlab.engine.relax.tune.candidates import build_candidate
 from layoutlab.engine.relax.tune.records import open_database
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm

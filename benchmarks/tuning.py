@@ -28,7 +28,7 @@ import psutil
 
 from benchmarks.plan import OURS, STOCK, Plan, database_paths
 from benchmarks.summary import Ending, Measured, tables, total
-from layoutlab.measure.conditions import cpu_name
+from layoutlab.device.cpu import cpu_name
 
 ROOT = Path(__file__).resolve().parents[1]
 _MODEL = ROOT / "experiments" / "models" / "mobilenet_v3_large_minimalistic_224.tflite"

@@ -8,9 +8,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from layoutlab.baseline.tflite import versions
-from layoutlab.device.choose import Choice, choose
+from layoutlab.device.choice import Choice
+from layoutlab.device.choose import choose
 from layoutlab.device.kryo.provision import provision
+from layoutlab.device.rpc.device import describe_remote
+from layoutlab.engine.base import to_json
 from layoutlab.errors import DeviceError, ModelError, StageError
+from layoutlab.measure.cores import choose_cores
 from layoutlab.model.file import ModelFile
 from layoutlab.model.resolve import bind_model
 from layoutlab.process import run_job
@@ -74,8 +78,16 @@ def begin(
     fresh: bool = False,
 ) -> Run:
     """The device and the inputs; what the run depends on is recorded, as an event of this kind."""
-    choice = choose(loaded.spec, lambda: _host_target(store), lambda: provision(progress.say, progress.show))
+    choice = choose(
+        loaded.spec,
+        lambda: _host_target(store),
+        lambda: provision(progress.say, progress.show),
+        lambda address: describe_remote(address, loaded.spec, store.folder / "logs" / "device.log"),
+    )
     progress.say(f"device {loaded.spec.device}: {choice.reason}")
+    if kind == "run" and choice.device.kind == "host":
+        # Found out now, and not when all variants are tuned.
+        choose_cores(loaded.spec.measure.cores, loaded.spec.threads)
     bound = bind_model(model, loaded.spec.model.batch, store.folder)
     run = Run(
         loaded=loaded,
@@ -98,6 +110,7 @@ def begin(
         target=choice.target,
         device=choice.device.name,
         device_reason=choice.reason,
+        rpc=None if choice.address is None else to_json(choice.address),
         simulated=choice.device.simulated,
         rounds=run.rounds,
         threads=loaded.spec.threads,

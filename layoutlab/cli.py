@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from layoutlab import agent
+from layoutlab import agent, devices, tracker
 from layoutlab.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -84,11 +85,14 @@ def _parser() -> argparse.ArgumentParser:
         "--fresh", action="store_true", help="do not go on from shipped records, or from those of other runs"
     )
     _allow_hooks(run)
+    _on_device(run)
     _with_spec(
         commands.add_parser("validate", help="check a spec and say everything that is wrong with it"),
         _validate,
     )
-    _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
+    _on_device(
+        _with_spec(commands.add_parser("plan", help="show what a run of the spec would do, without doing it"), _plan)
+    )
     report = _with_spec(commands.add_parser("report", help="rebuild the table of a finished run"), _report)
     report.add_argument("--json", action="store_true", help="print the table as JSON")
     report.add_argument("--tasks", action="store_true", help="show what tuning covered, task by task, instead")
@@ -129,7 +133,14 @@ def _parser() -> argparse.ArgumentParser:
     importing.set_defaults(command=_import)
     records = commands.add_parser("records", help="tuning records as files: show, export, merge, prune")
     records_commands.add_arguments(records, _RESULTS)
-    doctor = commands.add_parser("doctor", help="say what this machine has of what layoutlab needs, and what to do")
+    listing = commands.add_parser("devices", help="list what a spec can run on: here, at trackers, at agents")
+    devices.add_arguments(listing)
+    listing.set_defaults(command=devices.run)
+    doctor = commands.add_parser(
+        "doctor", help="say what this machine has of what layoutlab needs, or a spec's device, and what to do"
+    )
+    doctor.add_argument("spec", metavar="SPEC", nargs="?", help="try everything between here and this spec's device")
+    _on_device(doctor)
     doctor.add_argument("--json", action="store_true", help="print it as JSON")
     doctor.set_defaults(command=_doctor)
     provision = commands.add_parser("provision", help="download and build the simulated Kryo core, without root")
@@ -139,6 +150,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     agent.add_arguments(serving)
     serving.set_defaults(command=agent.run)
+    tracking = commands.add_parser(
+        "tracker", help="bring agents of several devices and clients together", description=tracker.DESCRIPTION
+    )
+    tracker.add_arguments(tracking)
+    tracking.set_defaults(command=tracker.run)
     schema = commands.add_parser("schema", help="print the JSON schema of specs, for editors")
     schema.set_defaults(command=_schema)
     return parser
@@ -152,6 +168,7 @@ def _add_tune(commands: Any) -> None:
         _tune,
     )
     _allow_hooks(tune)
+    _on_device(tune)
     tune.add_argument("--variant", metavar="NAME", help="only this variant")
     tune.add_argument(
         "--tasks",
@@ -195,7 +212,16 @@ def _allow_hooks(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PREFIX",
-        help="let hooks of the spec run whose package.module:function begins so",
+        help="let hooks of the spec run whose package.module:function begins so, or the program of baseline.tool with "
+        "this path",
+    )
+
+
+def _on_device(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--device",
+        metavar="DEVICE",
+        help="run there, whatever the spec says: host, kryo, rpc://host:port/key of a tracker, agent://host:port",
     )
 
 
@@ -206,9 +232,16 @@ def _allowed(options: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _load(options: argparse.Namespace) -> Any:
-    from layoutlab.spec.load import find_spec, load_spec
+    from layoutlab.spec.load import DEVICE_VARIABLE, find_spec, load_spec, on_device
 
-    return load_spec(find_spec(options.spec))
+    loaded = load_spec(find_spec(options.spec))
+    device = getattr(options, "device", None)
+    if device is not None:
+        return on_device(loaded, device, "--device")
+    named = os.environ.get(DEVICE_VARIABLE)
+    if named and loaded.spec.device.on == "auto":
+        return on_device(loaded, named, DEVICE_VARIABLE)
+    return loaded
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -393,11 +426,23 @@ def _import(options: argparse.Namespace) -> int:
 
 
 def _doctor(options: argparse.Namespace) -> int:
+    if options.spec is not None:
+        return _doctor_of_spec(options)
+    if options.device is not None:
+        raise UsageError("--device needs a spec as well: layoutlab doctor SPEC --device DEVICE")
     from layoutlab.doctor import diagnose, doctor_json, doctor_text, exit_code
 
     findings = diagnose()
     print(doctor_json(findings) if options.json else doctor_text(findings), end="")
     return exit_code(findings)
+
+
+def _doctor_of_spec(options: argparse.Namespace) -> int:
+    from layoutlab.doctor_spec import examine, examined_json, examined_text
+
+    examined = examine(_load(options).spec)
+    print(examined_json(examined) if options.json else examined_text(examined), end="")
+    return examined.exit_code
 
 
 def _provision(options: argparse.Namespace) -> int:

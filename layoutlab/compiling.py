@@ -99,6 +99,7 @@ def variant_job(run: Run, variant: VariantSpec, records: VariantRecords) -> Comp
         run.allowed,
         run.choice.device.kind,
         [BorrowedRecords(source=loan.source, folder=str(loan.folder)) for loan in run.lent] if variant.tune else [],
+        run.choice.address,
     )
     trials = job.tuning.trials + additional_trials(run.store, records.key, records.folder)
     return replace(job, tuning=replace(job.tuning, trials=trials))
@@ -109,7 +110,9 @@ def do_job(run: Run, variant: VariantSpec, heading: str, verb: str, **arguments:
     line = TuningLine(heading)
 
     def on_event(event: dict[str, Any]) -> None:
-        if event["event"] == "trials":
+        if event["event"] == "say":
+            run.progress.say(f"{heading}: {event['text']}")
+        elif event["event"] == "trials":
             run.progress.show(line.text(event))
         else:
             run.progress.show(f"{heading}: {event['name']}")
@@ -138,6 +141,9 @@ def _identity(run: Run, variant: VariantSpec) -> Identity:
     """What the variant's records depend on: how far and where tuning went is left out, so that it can go on."""
     hook = variant.alter_op_layout
     tuning = run.spec.tuning.model_dump(mode="json", exclude={*_BUDGET, "workers", "pack_weights"})
+    if run.choice.address is not None:
+        # There is more than one kind of core on most phones.
+        tuning["cores"] = run.spec.measure.model_dump(mode="json")["cores"]
     return Identity(
         device=run.choice.device.name,
         simulated=run.choice.device.simulated,

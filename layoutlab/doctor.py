@@ -8,17 +8,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
-
-from tabulate import tabulate
 
 from layoutlab.device.choose import LINKERS
 from layoutlab.device.kryo.commands import size
 from layoutlab.device.kryo.provision import DOWNLOAD_BYTES, found, is_downloaded, missing
 from layoutlab.errors import EXIT_NO_DEVICE, EXIT_OK, StageError
+from layoutlab.findings import Finding, findings_text
 from layoutlab.process import run_job
 
 _INSTALL = "run `make experiment` or `pip install -e .`, which install it"
@@ -30,31 +28,17 @@ _RUNS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One part: `ok`, `later` (made by itself when it is needed) or `missing`, then with one `todo` for each lack."""
-
-    part: str
-    state: Literal["ok", "later", "missing"]
-    detail: str
-    todo: tuple[str, ...] = ()
-
-
 def diagnose() -> list[Finding]:
     """Look at every part; starts TVM in a worker process, asks nothing of the network."""
-    return [_python(), _tvm(), _litert(), _linker(), _simulated_core()]
+    return [_python(), _tvm(), litert(), linker(), simulated_core()]
 
 
 def doctor_text(findings: Sequence[Finding]) -> str:
     """A table, what to do, and what can be run."""
-    rows = [(finding.part, finding.state, finding.detail) for finding in findings]
-    lines = [tabulate(rows, headers=("part", "state", "details"), tablefmt="simple", disable_numparse=True), ""]
-    todo = [f"  {finding.part}: {text}" for finding in findings for text in finding.todo]
-    if todo:
-        lines += ["to do:", *todo, ""]
     runs = what_runs(findings)
-    lines.append(f"experiments can run on {' and '.join(runs)}" if runs else "no experiment can run here")
-    return "\n".join(lines) + "\n"
+    return findings_text(
+        findings, f"experiments can run on {' and '.join(runs)}" if runs else "no experiment can run here"
+    )
 
 
 def doctor_json(findings: Sequence[Finding]) -> str:
@@ -94,14 +78,16 @@ def _tvm() -> Finding:
     return Finding(part="TVM", state="ok", detail=f"{installed}, CPU {target['mcpu']}")
 
 
-def _litert() -> Finding:
+def litert() -> Finding:
+    """Whether LiteRT is installed here."""
     try:
         return Finding(part="LiteRT", state="ok", detail=version("ai-edge-litert"))
     except PackageNotFoundError:
         return Finding(part="LiteRT", state="missing", detail="not installed", todo=(_INSTALL,))
 
 
-def _linker() -> Finding:
+def linker() -> Finding:
+    """Whether there is a C compiler, with which TVM links for this machine."""
     path = next(filter(None, map(shutil.which, LINKERS)), None)
     if path:
         return Finding(part="C linker", state="ok", detail=path)
@@ -109,7 +95,8 @@ def _linker() -> Finding:
     return Finding(part="C linker", state="missing", detail="no gcc or clang", todo=(todo,))
 
 
-def _simulated_core() -> Finding:
+def simulated_core() -> Finding:
+    """Whether the simulated Kryo core is there, or can be had."""
     part = "simulated Kryo core"
     core = found()
     if core:

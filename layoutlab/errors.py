@@ -4,7 +4,10 @@ LayoutlabError
 ├── UsageError        2  the command line asks for something that does not exist
 ├── SpecError         2  the YAML spec is wrong; carries every problem found, each with its place
 ├── ModelError        2  the model file is missing, changed, malformed or rejected by TFLite
+├── BaselineError     2  the baseline's tool failed, or its saved results cannot be used
 ├── DeviceError       3  no device can run the target, or the device lacks what a run needs
+│   ├── DeviceBusy    3  a device is there, and somebody else uses it
+│   └── DeviceLost    3  a device that was there went away
 ├── StoreError        1  the results folder cannot be used (locked, read-only, written by a newer version)
 └── StageError        1  one stage of one variant failed; the other variants go on
     └── WrongOutputs  4  the variant ran, but its outputs differ from TFLite's
@@ -53,10 +56,24 @@ class ModelError(LayoutlabError):
     exit_code = EXIT_USAGE
 
 
+class BaselineError(LayoutlabError):
+    """The tool that measures the baseline failed, or what it reported cannot be used."""
+
+    exit_code = EXIT_USAGE
+
+
 class DeviceError(LayoutlabError):
     """No device is able to run what the spec asks for."""
 
     exit_code = EXIT_NO_DEVICE
+
+
+class DeviceBusy(DeviceError):
+    """Devices over RPC are there, and all of them are in use."""
+
+
+class DeviceLost(DeviceError):
+    """A device over RPC went away, or gives no answer any more."""
 
 
 class StoreError(LayoutlabError):
@@ -72,6 +89,10 @@ class StageError(LayoutlabError):
     def __init__(self, stage: str, cause: str, log: str = "") -> None:
         self.stage, self.cause, self.log = stage, cause, log
         super().__init__(f"{stage}: {cause}" + (f" (log: {log})" if log else ""))
+
+    def __reduce__(self) -> tuple[type[StageError], tuple[str, str, str]]:
+        # Pools send errors from process to process.
+        return type(self), (self.stage, self.cause, self.log)
 
 
 class WrongOutputs(StageError):

@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
+from layoutlab.baseline.tool import ToolBaseline, open_tool_baseline, require_allowed_tool
 from layoutlab.begin import Run, begin
 from layoutlab.compiling import compile_variant, file_sha256, hash_json
+from layoutlab.device.base import Leased
 from layoutlab.engine.base import Artifact
 from layoutlab.errors import (
     EXIT_VARIANT_FAILED,
     EXIT_WRONG_OUTPUTS,
+    DeviceError,
+    DeviceLost,
     LayoutlabError,
     ModelError,
     StageError,
@@ -31,6 +35,9 @@ from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import VariantSpec
 from layoutlab.store import Store
 from layoutlab.variants import require_allowed
+
+# A device that goes away while it measures is replaced by another like it, so often in all.
+_DEVICES_TRIED = 3
 
 
 def run_experiment(
@@ -50,9 +57,11 @@ def run_experiment(
     itself) raises the error.
     """
     require_allowed(loaded, allowed)
+    require_allowed_tool(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
         run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh)
+        tool = open_tool_baseline(run)
         reference = _run_baseline(run)
         artifacts = {}
         for number, variant in enumerate(run.spec.variants, 1):
@@ -65,7 +74,7 @@ def run_experiment(
                 progress.say(f"{heading}: failed: {error}")
             else:
                 artifacts[variant.name] = artifact
-        _measure(run, artifacts)
+        _measure(run, artifacts, tool)
         comparison = compare(store)
     write_results(comparison, results / loaded.spec.name)
     return comparison
@@ -122,21 +131,36 @@ def _check(run: Run, variant: VariantSpec, artifact: Artifact, reference: Path) 
 def _record_failure(run: Run, variant: str, error: LayoutlabError) -> None:
     """A failed variant ends the run with 4 when its outputs were wrong, else with 1."""
     if not isinstance(error, StageError):
-        error = StageError("hook", str(error))
+        error = StageError("device" if isinstance(error, DeviceError) else "hook", str(error))
     exit_code = EXIT_WRONG_OUTPUTS if isinstance(error, WrongOutputs) else EXIT_VARIANT_FAILED
     run.store.append(
         "failed", variant=variant, stage=error.stage, cause=error.cause, log=error.log, exit_code=exit_code
     )
 
 
-def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
+def _measure(run: Run, artifacts: Mapping[str, Artifact], tool: ToolBaseline | None) -> None:
+    """All rounds on one device. When it goes away, they begin anew on another that is like it."""
+    runners = {BASELINE: _baseline_runner(run)}
+    runners |= {name: _artifact_runner(run, artifact) for name, artifact in artifacts.items()}
+    versions = {name: artifact.sha256 for name, artifact in artifacts.items()}
+    for left in reversed(range(_DEVICES_TRIED)):
+        try:
+            with run.choice.device.lease(run.log("device"), _device_of_last_round(run)) as device:
+                _measure_on(run, device, runners, tool, _protocol_key(run, versions, device, tool))
+            return
+        except DeviceLost as error:
+            if not left:
+                raise
+            run.progress.say(f"measuring: {error}; its rounds begin anew on another device")
+
+
+def _measure_on(
+    run: Run, device: Leased, runners: dict[str, dict[str, Any]], tool: ToolBaseline | None, protocol: str
+) -> None:
     """Rounds of all rows interleaved, in an order that is new in each round and the same in each run.
 
     A row that fails in one round is dropped from the rounds that follow: its samples would not be comparable.
     """
-    runners = {BASELINE: _baseline_runner(run)}
-    runners |= {name: _artifact_runner(run, artifact) for name, artifact in artifacts.items()}
-    protocol = _protocol_key(run, artifacts)
     measure = run.spec.measure
     for number in range(run.rounds):
         order = list(runners)
@@ -146,27 +170,40 @@ def _measure(run: Run, artifacts: Mapping[str, Artifact]) -> None:
                 continue
             run.progress.show(f"measuring: round {number + 1} of {run.rounds}, {row}")
             try:
-                taken = run.choice.device.take_samples(runners[row], run.inputs, measure, run.log(row))
+                if tool is not None and row == BASELINE:
+                    taken = tool.take_round(number)
+                else:
+                    taken = device.take_samples(runners[row], run.inputs, measure, run.log(row))
             except StageError as error:
                 if row == BASELINE:
                     raise
                 _record_failure(run, row, error)
                 del runners[row]
                 continue
-            run.store.append("samples", protocol=protocol, round=number, row=row, **taken)
-    run.store.append("finished", protocol=protocol)
+            if taken is not None:
+                run.store.append("samples", protocol=protocol, round=number, row=row, device=device.id, **taken)
+    run.store.append("finished", protocol=protocol, device=device.id)
 
 
-def _protocol_key(run: Run, artifacts: Mapping[str, Artifact]) -> str:
-    """Samples are comparable only when everything in here is the same."""
+def _device_of_last_round(run: Run) -> str | None:
+    """An interrupted measurement goes on where it was, if that device is free."""
+    taken = run.store.all("samples")
+    return taken[-1].get("device") if taken else None
+
+
+def _protocol_key(run: Run, versions: Mapping[str, str], device: Leased, tool: ToolBaseline | None) -> str:
+    """Samples are comparable only when everything in here is the same; `versions` are the sha256 of the artifacts."""
+    one_of_several = {} if device.id is None else {"device_id": device.id}
     return hash_json(
         {
-            "rows": {name: artifact.sha256 for name, artifact in artifacts.items()},
+            "rows": versions,
             "model": run.model_sha256,
             "inputs": file_sha256(run.inputs),
             "threads": run.spec.threads,
             "device": run.choice.device.name,
             "versions": run.versions,
             "measure": run.spec.measure.model_dump(),
+            **one_of_several,
+            **({"baseline": tool.key} if tool else {}),
         }
     )

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.device.rpc.links import Wanted
 from layoutlab.engine.base import CompileJob, TuneRequest, from_json, to_json
 
 # An inference takes seconds under qemu, the largest networks minutes.
@@ -93,7 +95,9 @@ def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     report("stage", name="measure")
     return {
         "layouts": to_json(layouts),
-        "transform_us": time_transforms(converted, tvm.target.Target(described.target), described.device_kind),
+        "transform_us": time_transforms(
+            converted, tvm.target.Target(described.target), described.device_kind, described.rpc
+        ),
     }
 
 
@@ -147,6 +151,66 @@ def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict
     }
 
 
+def describe_remote(report: Any, address: dict[str, Any], cores: str | list[int], threads: int) -> dict[str, Any]:
+    """What a device over RPC says of itself, which has to have these cores."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="device")
+    return lease.describe(from_json(RpcAddress, address), cores, threads)
+
+
+def lease_remote(report: Any, address: dict[str, Any], prefer: str | None) -> dict[str, Any]:
+    """Lease a device over RPC for the jobs that follow in this process; returns what it says of itself."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="device")
+    return lease.take(from_json(RpcAddress, address), prefer)
+
+
+def remote_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str, limit_s: float) -> dict[str, Any]:
+    """`compute_outputs` on the leased device; the files are this machine's."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="run")
+    return lease.taken().compute_outputs(runner, Path(inputs), Path(outputs), limit_s)
+
+
+def check_up_remote(report: Any, wanted: dict[str, Any]) -> None:
+    """Try every link of the chain to a device over RPC; each comes as an event, when it is known."""
+    from layoutlab.device.rpc.checkup import check_up
+
+    for finding in check_up(from_json(Wanted, wanted), lambda part: report("stage", name=part)):
+        report("finding", **asdict(finding))
+
+
+def survey_remote(report: Any, trackers: list[str], agents: list[dict[str, Any]], until: float) -> dict[str, Any]:
+    """The devices at trackers and agents, as far as they are known at the time `until` (seconds of the epoch)."""
+    from layoutlab.device.rpc.survey import survey
+
+    report("stage", name="device")
+    return asdict(survey(trackers, [from_json(RpcAddress, agent) for agent in agents], until))
+
+
+def remote_samples(
+    report: Any, runner: dict[str, Any], inputs: str, arguments: dict[str, Any], limit_s: float
+) -> dict[str, Any]:
+    """`take_samples` on the leased device; the files are this machine's."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="measure")
+    return lease.taken().take_samples(runner, Path(inputs), arguments, limit_s)
+
+
+def remote_functions(
+    report: Any, runner: dict[str, Any], inputs: str, arguments: dict[str, Any], limit_s: float
+) -> dict[str, Any]:
+    """`time_functions` on the leased device; the files are this machine's."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="profile")
+    return lease.taken().time_functions(runner, Path(inputs), arguments, limit_s)
+
+
 VERBS: dict[str, Callable[..., Any]] = {
     "describe_host": describe_host,
     "describe_model": describe_model,
@@ -163,4 +227,11 @@ VERBS: dict[str, Callable[..., Any]] = {
     "time_functions": time_functions,
     "simulate_outputs": simulate_outputs,
     "simulate_inference": simulate_inference,
+    "describe_remote": describe_remote,
+    "lease_remote": lease_remote,
+    "remote_outputs": remote_outputs,
+    "remote_samples": remote_samples,
+    "remote_functions": remote_functions,
+    "check_up_remote": check_up_remote,
+    "survey_remote": survey_remote,
 }

@@ -1,4 +1,4 @@
-"""Running one job in a worker process, from the parent's side."""
+"""Running jobs in a worker process, from the parent's side."""
 
 from __future__ import annotations
 
@@ -29,74 +29,100 @@ def run_job(
     environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
 ) -> Any:
-    """Do `verb` (see `layoutlab.jobs`) in a process of its own and return its result, JSON data.
+    """Do `verb` (see `layoutlab.jobs`) in a process of its own and return its result; see `Worker.do`."""
+    with Worker(log, environment) as worker:
+        return worker.do(verb, arguments, on_event=on_event, timeout_s=timeout_s)
 
-    Everything the job prints goes to `log`. Raises the worker's own error, or StageError when the process died
-    (naming the signal and the stage) or was silent for `timeout_s`. On any way out of here, an interrupt
-    included, the worker and the processes it started are gone.
+
+class Worker:
+    """A worker process, which does jobs one after the other; what it holds (a session with a device) it keeps.
+
+    Everything the jobs print goes to `log`. On any way out of the context, an interrupt included, the worker and the
+    processes it started are gone.
     """
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with open(log, "ab") as log_file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "layoutlab.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log_file,
-            env={**os.environ, **(environment or {})},
-            # A group of its own: Ctrl-C reaches the parent alone, which then ends the whole group.
-            start_new_session=True,
-        )
-    try:
-        return _converse(process, {"verb": verb, **arguments}, log, on_event, timeout_s)
-    finally:
-        _end(process)
 
+    def __init__(self, log: Path, environment: Mapping[str, str] | None = None) -> None:
+        self._log = log
+        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as log_file:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "layoutlab.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log_file,
+                env={**os.environ, **(environment or {})},
+                # A group of its own: Ctrl-C reaches the parent alone, which then ends the whole group.
+                start_new_session=True,
+            )
+        threading.Thread(target=self._read, daemon=True).start()
 
-def _converse(
-    process: subprocess.Popen[bytes],
-    job: dict[str, Any],
-    log: Path,
-    on_event: OnEvent,
-    timeout_s: float | None,
-) -> Any:
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # a worker that died at once is reported below
-        process.stdin.write(json.dumps(job).encode() + b"\n")
-        process.stdin.flush()
-    stage = "start"
-    for event in _events(process, timeout_s):
-        if event is None:
-            raise StageError(stage, f"no sign of life for {timeout_s:.0f} s; the process was ended", str(log))
-        if event["event"] == "result":
-            return event["value"]
-        if event["event"] == "error":
-            raise _rebuild(event, log)
-        if event["event"] == "stage":
-            stage = event["name"]
-        on_event(event)
-    raise StageError(stage, _cause_of_death(process.wait()), str(log))
+    def __enter__(self) -> Worker:
+        return self
 
+    def __exit__(self, *_: Any) -> None:
+        self.end()
 
-def _events(process: subprocess.Popen[bytes], timeout_s: float | None) -> Any:
-    """The worker's events as they come; None when it was silent too long; ends when the worker does."""
-    lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    def do(
+        self,
+        verb: str,
+        arguments: Mapping[str, Any],
+        *,
+        on_event: OnEvent = lambda event: None,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """Do `verb` (see `layoutlab.jobs`) and return its result, JSON data.
 
-    def read() -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
-        lines.put(None)
+        Raises the job's own error, or StageError when the process died (naming the signal and the stage) or was
+        silent for `timeout_s`: then it is ended, and with it what it held.
+        """
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # a worker that is dead is reported below
+            self._process.stdin.write(json.dumps({"verb": verb, **arguments}).encode() + b"\n")
+            self._process.stdin.flush()
+        stage = "start"
+        while True:
+            try:
+                line = self._lines.get(timeout=timeout_s)
+            except queue.Empty:
+                self.end()
+                cause = f"no sign of life for {timeout_s:.0f} s; the process was ended"
+                raise StageError(stage, cause, str(self._log)) from None
+            if line is None:
+                self._lines.put(None)
+                raise StageError(stage, _cause_of_death(self._process.wait()), str(self._log))
+            event = json.loads(line)
+            if event["event"] == "result":
+                return event["value"]
+            if event["event"] == "error":
+                raise _rebuild(event, self._log)
+            if event["event"] == "stage":
+                stage = event["name"]
+            on_event(event)
 
-    threading.Thread(target=read, daemon=True).start()
-    while True:
-        try:
-            line = lines.get(timeout=timeout_s)
-        except queue.Empty:
-            yield None
-            return
-        if line is None:
-            return
-        yield json.loads(line)
+    @property
+    def alive(self) -> bool:
+        """Whether it can do another job."""
+        return self._process.poll() is None
+
+    def _read(self) -> None:
+        """The worker's events as they come; None when there are no more."""
+        assert self._process.stdout is not None
+        with contextlib.suppress(ValueError):  # closed by `end`
+            for line in self._process.stdout:
+                self._lines.put(line)
+        self._lines.put(None)
+
+    def end(self) -> None:
+        """End the process and all that it started."""
+        # The group outlives its leader while pool processes run, so it is always ended as a group.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
 
 
 def _rebuild(event: dict[str, str], log: Path) -> errors.LayoutlabError:
@@ -116,14 +142,3 @@ def _cause_of_death(code: int) -> str:
         except ValueError:
             return f"the process was killed by signal {-code}"
     return f"the process ended with code {code} and no result"
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    # The group outlives its leader while pool processes run, so it is always ended as a group.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for stream in (process.stdin, process.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()

@@ -11,15 +11,16 @@ from typing import Any
 import numpy as np
 
 from layoutlab.compiling import file_sha256
-from layoutlab.device.base import TimesFunctions
+from layoutlab.device.base import Device, TimesFunctions
 from layoutlab.device.choose import choose
 from layoutlab.device.kryo.cycles import Totals, estimate
+from layoutlab.device.rpc.device import describe_remote
 from layoutlab.engine.base import Artifact, from_json
 from layoutlab.engine.provenance import ExecutedFunction, Operator, Provenance
 from layoutlab.errors import DeviceError, LayoutlabError, StageError, UsageError
 from layoutlab.progress import Progress
 from layoutlab.spec.load import LoadedSpec
-from layoutlab.spec.models import VariantSpec
+from layoutlab.spec.models import DeviceSpec, VariantSpec
 from layoutlab.store import Store
 
 # A function is slower than its record promised when it takes this many times as long ...
@@ -147,15 +148,23 @@ class _ProfiledRun:
         self._loaded, self._store, self._event, self._protocol = loaded, store, event, protocol
         self._device = None if event["simulated"] else self._find_device()
 
-    def _find_device(self) -> TimesFunctions:
-        device = choose(self._loaded.spec, lambda: dict(self._event["target"]), _no_core).device
+    def _log(self, name: str) -> Path:
+        return self._store.folder / "logs" / f"{name}.log"
+
+    def _find_device(self) -> Device:
+        # Where the run was, which --device may have said.
+        place = DeviceSpec.model_validate(self._event["spec"]["device"])
+        device = choose(
+            self._loaded.spec.model_copy(update={"device": place}),
+            lambda: dict(self._event["target"]),
+            _no_core,
+            lambda address: describe_remote(address, self._loaded.spec, self._log("device")),
+        ).device
         if device.name != self._event["device"]:
             raise DeviceError(
                 f"{self._store.folder} was run on {self._event['device']}, and this is {device.name}: "
                 "profile it there, or run the spec here"
             )
-        if not isinstance(device, TimesFunctions):
-            raise DeviceError(f"the functions of a variant cannot be timed on {device.name} yet")
         return device
 
     def profile(self, variant: VariantSpec) -> Profile:
@@ -163,8 +172,10 @@ class _ProfiledRun:
         if self._device is None:
             return self._simulated(variant.name, artifact)
         runner = {"kind": "artifact", "path": artifact.path, "threads": self._loaded.spec.threads}
-        log = self._store.folder / "logs" / f"{variant.name}.log"
-        taken = self._device.time_functions(runner, self._store.folder / "inputs.npz", log)
+        log = self._log(variant.name)
+        with self._device.lease(log) as leased:
+            assert isinstance(leased, TimesFunctions)  # as all are that measure
+            taken = leased.time_functions(runner, self._store.folder / "inputs.npz", log)
         return measured_profile(variant.name, str(self._event["device"]), artifact, taken)
 
     def _artifact(self, variant: str) -> Artifact:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.device.base import DeviceKind
+from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.engine.base import BorrowedRecords, CompileJob, HookOptions, TuningOptions
 from layoutlab.errors import UsageError
 from layoutlab.hooks import is_allowed, not_allowed
@@ -24,6 +25,7 @@ def compile_job(
     allowed: Sequence[str],
     device_kind: DeviceKind = "host",
     borrowed: Sequence[BorrowedRecords] = (),
+    rpc: RpcAddress | None = None,
 ) -> CompileJob:
     """The job that compiles `variant` of the model for `target` (TVM's dict form), keeping its files in `folder`."""
     return CompileJob(
@@ -33,8 +35,9 @@ def compile_job(
         convert_layout=variant.convert_layout,
         hook=hook_options(variant, allowed),
         tune=variant.tune,
-        tuning=TuningOptions(**loaded.spec.tuning.model_dump()),
+        tuning=TuningOptions(**loaded.spec.tuning.model_dump(), cores=loaded.spec.measure.cores),
         device_kind=device_kind,
+        rpc=rpc,
         borrowed=tuple(borrowed),
     )
 

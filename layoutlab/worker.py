@@ -1,8 +1,8 @@
-"""A worker process: takes one job, does it, and speaks JSON lines on what was its standard output.
+"""A worker process: takes jobs, does them one after the other, and speaks JSON lines on what was its standard output.
 
 TVM and LiteRT can crash the process they live in, write to any stream they like, and take seconds to import;
-here that costs one job. `python -m layoutlab.worker` reads one line, `{"verb": ..., ...}`, from standard input and
-answers with lines of the forms
+here that costs one job. `python -m layoutlab.worker` reads a job a line, `{"verb": ..., ...}`, from standard input and
+answers each with lines of the forms
 
     {"event": "stage", "name": ...}         a stage of the job begins
     {"event": "trials", ...}                progress of that stage
@@ -16,21 +16,44 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from layoutlab.errors import LayoutlabError, StageError, first_message
 
 
 def main() -> int:
-    """Do the one job on standard input; 0 when a result was sent."""
+    """Do the jobs on standard input, one after the other, until this process is ended from outside."""
     stream = _take_stdout()
-    job = json.loads(sys.stdin.readline())
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    for job in _jobs():
+        _answer(job, stream)
+    return 0
+
+
+def _jobs() -> Iterator[dict[str, Any]]:
+    """The jobs as they come. When standard input closes, the parent is gone, and so is this process at once."""
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def read() -> None:
+        # Not through sys.stdin, whose lock a thread that waits would hold when the interpreter ends.
+        begun = b""
+        while chunk := os.read(0, 1 << 16):
+            *whole, begun = (begun + chunk).split(b"\n")
+            for line in whole:
+                lines.put(line)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield json.loads(lines.get())
+
+
+def _answer(job: dict[str, Any], stream: TextIO) -> None:
     stage = "start"
 
     def report(event: str, **fields: Any) -> None:
@@ -41,11 +64,9 @@ def main() -> int:
 
     try:
         report("result", value=_do(job, report))
-        return 0
     except Exception as error:
         traceback.print_exc()
         report("error", **_describe(error, stage))
-        return 1
 
 
 def _do(job: dict[str, Any], report: Callable[..., None]) -> Any:
@@ -68,12 +89,6 @@ def _take_stdout() -> TextIO:
     events = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return events
-
-
-def _die_with_parent() -> None:
-    while os.read(0, 4096):
-        pass
-    os.killpg(0, signal.SIGKILL)
 
 
 if __name__ == "__main__":

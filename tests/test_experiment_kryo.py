@@ -84,7 +84,7 @@ def test_the_table_says_simulated_in_every_row(done):
     assert lines[8] == "nchw4c: 16 tasks, 14 tuned (100.0 % of the FLOP), 2 of one point; 20 trials, 0 failed"
     notes = lines[11:]
     assert notes[0].startswith(
-        "device: no phone or board is attached, so it runs on the simulated Kryo 280 gold core at 2.45 GHz (qemu-user "
+        "device: no phone or board is named, so it runs on the simulated Kryo 280 gold core at 2.45 GHz (qemu-user "
     )
     assert notes[0].endswith("): its figures are simulated")
     assert notes[1] == "baseline: LiteRT 1.4.0, 1 thread, XNNPACK on"

@@ -13,7 +13,7 @@ import pytest
 
 from layoutlab import errors, jobs
 from layoutlab.errors import ModelError, StageError
-from layoutlab.process import run_job
+from layoutlab.process import Worker, run_job
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_worker_ends_when_its_parent_is_killed(verbs, tmp_path):
         "import os, time\n@verb\ndef job(report):\n    report('stage', name=str(os.getpid()))\n    time.sleep(300)\n"
     )
     code = (
-        "from pathlib import Path\nfrom layoutlab.process import run_job\n"
+        "from pathlib import Path\nfrom layoutlab.process import Worker, run_job\n"
         f"run_job('job', {{}}, log=Path({str(tmp_path / 'x.log')!r}), "
         "on_event=lambda event: print(event['name'], flush=True))"
     )
@@ -135,3 +135,24 @@ def gone(pid: int) -> bool:
 
 def test_every_verb_says_what_it_does():
     assert all(function.__doc__ for function in jobs.VERBS.values())
+
+
+def test_a_worker_does_one_job_after_the_other_and_keeps_what_it_holds(verbs, tmp_path):
+    environment = verbs(
+        "held = []\n@verb\ndef hold(report, what):\n    held.append(what)\n    return held\n"
+        "@verb\ndef fail(report):\n    raise ValueError('not this one')\n"
+    )
+    with Worker(tmp_path / "x.log", environment) as worker:
+        assert worker.do("hold", {"what": 1}) == [1]
+        with pytest.raises(StageError, match="not this one"):
+            worker.do("fail", {})
+        assert worker.do("hold", {"what": 2}) == [1, 2]
+
+
+def test_a_worker_that_is_gone_says_so_each_time(verbs, tmp_path):
+    environment = verbs("import os\n@verb\ndef crash(report):\n    os.abort()\n")
+    with Worker(tmp_path / "x.log", environment) as worker:
+        for _ in range(2):
+            with pytest.raises(StageError) as caught:
+                worker.do("crash", {})
+            assert caught.value.cause == "the process was killed by SIGABRT"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import platform
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from layoutlab.device.base import Device
+from layoutlab.device.choice import Choice
+from layoutlab.device.cpu import cpu_name
 from layoutlab.device.host import HostDevice
 from layoutlab.device.kryo.device import KryoDevice
 from layoutlab.device.kryo.toolchain import Toolchain
+from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.device.rpc.choose import choose_remote
 from layoutlab.errors import DeviceError
-from layoutlab.measure.conditions import cpu_name
 from layoutlab.spec.models import Spec
 from layoutlab.spec.target import architecture, format_target
 
@@ -21,42 +22,42 @@ from layoutlab.spec.target import architecture, format_target
 LINKERS = ("g++", "clang++", "c++", "gcc", "clang", "cc")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """The device, the target in TVM's dict form (num-cores included), and the reason in one sentence."""
+def choose(
+    spec: Spec,
+    host_target: Callable[[], dict[str, Any]],
+    simulated_core: Callable[[], Toolchain],
+    describe: Callable[[RpcAddress], dict[str, Any]],
+) -> Choice:
+    """Choose for `spec`.
 
-    device: Device
-    target: dict[str, Any]
-    reason: str
-
-
-def choose(spec: Spec, host_target: Callable[[], dict[str, Any]], simulated_core: Callable[[], Toolchain]) -> Choice:
-    """Choose for `spec`; the functions give this machine's own target, and the simulated core, when they are needed.
-
-    The core is provisioned by that; `auto` goes on without it when it cannot be. Raises DeviceError when the spec
-    asks for the core and it cannot be had or does not suit, or when this machine cannot link what TVM compiles.
+    The functions are called when they are needed: this machine's own target; the simulated core, which is provisioned
+    by that; what a device over RPC says of itself. `auto` goes on without the core when it cannot be had. Raises
+    DeviceError when the device that the spec asks for cannot be had or does not suit, or when this machine cannot link
+    what TVM compiles.
     """
-    if spec.device == "host" or _is_native(spec):
+    if spec.device.address is not None:
+        return choose_remote(spec, spec.device.address, describe(spec.device.address), host_target)
+    if spec.device.on == "host" or _is_native(spec):
         return _choose_host(spec, host_target, "the spec says device: host")
     unsuited = why_not_simulated(spec)
     if unsuited is None:
         try:
             core = KryoDevice(simulated_core())
         except DeviceError as error:
-            if spec.device == "kryo":
+            if spec.device.on == "kryo":
                 raise
             unsuited = " ".join(str(error).split())
         else:
             return _choose_core(spec, core)
-    if spec.device == "kryo":
+    if spec.device.on == "kryo":
         raise DeviceError(f"device: kryo does not suit this spec: {unsuited}")
     if spec.target == "host":
         return _choose_host(spec, host_target, "")
-    return _choose_host(spec, host_target, f"no phone or board is attached, and {unsuited}")
+    return _choose_host(spec, host_target, f"no phone or board is named, and {unsuited}")
 
 
 def _is_native(spec: Spec) -> bool:
-    if spec.target == "host" or spec.device == "kryo":
+    if spec.target == "host" or spec.device.on == "kryo":
         return False
     return architecture(spec.target) == platform.machine()
 
@@ -74,7 +75,7 @@ def why_not_simulated(spec: Spec) -> str | None:
 
 def _choose_core(spec: Spec, core: KryoDevice) -> Choice:
     assert isinstance(spec.target, dict)
-    wanted = "the spec says device: kryo" if spec.device == "kryo" else "no phone or board is attached"
+    wanted = "the spec says device: kryo" if spec.device.on == "kryo" else "no phone or board is named"
     return Choice(
         device=core,
         target={**spec.target, "num-cores": 1},

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layoutlab.device.base import DeviceKind
+from layoutlab.device.base import DeviceKind, Leased, longest_s, sample_arguments
 from layoutlab.process import run_job
 from layoutlab.spec.models import MeasureSpec
 
@@ -45,6 +46,14 @@ class HostDevice:
         """None but the packages of this machine."""
         return {}
 
+    @property
+    def id(self) -> None:
+        """There is only one."""
+
+    def lease(self, log: Path, prefer: str | None = None) -> AbstractContextManager[Leased]:
+        """See `device.base.Device`."""
+        return nullcontext(self)
+
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.Device`."""
         arguments = {"runner": dict(runner), "inputs": str(inputs), "outputs": str(outputs)}
@@ -52,15 +61,8 @@ class HostDevice:
 
     def take_samples(self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path) -> dict[str, Any]:
         """See `device.base.Device`."""
-        arguments = {
-            "runner": dict(runner),
-            "inputs": str(inputs),
-            "repeats": measure.repeats,
-            "min_repeat_ms": measure.min_repeat_ms,
-            "warmup_ms": measure.warmup_ms,
-        }
-        expected_s = (measure.warmup_ms + measure.repeats * measure.min_repeat_ms) / 1e3
-        return dict(run_job("take_samples", arguments, log=log, timeout_s=10 * expected_s + _GRACE_S))
+        arguments = {"runner": dict(runner), "inputs": str(inputs), **sample_arguments(measure)}
+        return dict(run_job("take_samples", arguments, log=log, timeout_s=longest_s(measure) + _GRACE_S))
 
     def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.TimesFunctions`."""

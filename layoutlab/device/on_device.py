@@ -8,14 +8,17 @@ a device has nothing else.
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from layoutlab.device.candidate_timing import Timing, random_values, time_candidate
 from layoutlab.device.runners import open_runner
 from layoutlab.measure.conditions import read_conditions
+from layoutlab.measure.cooldown import cool_down
+from layoutlab.measure.cores import choose_cores, pinned
+from layoutlab.measure.disturbed import disturbances
 from layoutlab.measure.inputs import load_sets, save_sets
 from layoutlab.measure.timing import sample
 
@@ -28,14 +31,38 @@ def compute_outputs(runner: dict[str, Any], inputs: str, outputs: str) -> dict[s
 
 
 def take_samples(
-    runner: dict[str, Any], inputs: str, repeats: int, min_repeat_ms: float, warmup_ms: float
+    runner: dict[str, Any],
+    inputs: str,
+    repeats: int,
+    min_repeat_ms: float,
+    warmup_ms: float,
+    cores: str | Sequence[int] = "big",
+    cooldown_ms: float = 0,
+    cooldown_until_c: float | None = None,
+    cooldown_limit_s: float = 300,
 ) -> dict[str, Any]:
-    """Time the first input set: `repeats` samples in ms, and the conditions of the machine around them."""
-    opened = open_runner(runner)
-    opened.set_inputs(load_sets(Path(inputs))[0])
-    before = read_conditions()
-    samples_ms = sample(opened.invoke, repeats=repeats, min_repeat_ms=min_repeat_ms, warmup_ms=warmup_ms)
-    return {"samples_ms": samples_ms, "conditions": [before, read_conditions()], "runtime": opened.runtime}
+    """Time the first input set: `repeats` samples in ms, and the machine's state before and after them.
+
+    `cores` is as for `measure.cores.choose_cores`, and in the answer the cores it meant here (None: not pinned); the
+    device cools down as `measure.cooldown` says before its state is read. `disturbed` has reasons in plain words.
+    """
+    pinned_to = choose_cores(cores, runner["threads"])
+    # Before TVM or LiteRT start threads, which then stay on these cores.
+    with pinned(pinned_to):
+        opened = open_runner(runner)
+        opened.set_inputs(load_sets(Path(inputs))[0])
+        cooled = cool_down(cooldown_ms, cooldown_until_c, cooldown_limit_s)
+        before = read_conditions(cores=pinned_to)
+        samples_ms = sample(opened.invoke, repeats=repeats, min_repeat_ms=min_repeat_ms, warmup_ms=warmup_ms)
+        after = read_conditions(cores=pinned_to)
+    return {
+        "samples_ms": samples_ms,
+        "conditions": [before, after],
+        "cores": None if pinned_to is None else list(pinned_to),
+        "cooldown": cooled,
+        "disturbed": disturbances(before, after, pinned_to, runner["threads"]),
+        "runtime": opened.runtime,
+    }
 
 
 def count_inference(runner: dict[str, Any], inputs: str, marks: str) -> dict[str, Any]:
@@ -65,18 +92,28 @@ def count_candidate(library: str, arguments: Sequence[tuple[str, Sequence[int]]]
     return {"pid": _counter(marks)(lambda: function(*tensors), cold=True)}
 
 
-def random_values(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Seeded values without zeros: zeros (and denormals) make some candidates look faster than they are."""
-    generator = np.random.default_rng(1)
-    if dtype.startswith("float"):
-        return generator.uniform(0.1, 1.0, shape).astype(dtype)
-    return generator.integers(1, 100, shape).astype(dtype)
+def measure_candidate(
+    library: str,
+    arguments: Sequence[tuple[str, Sequence[int]]],
+    repeats: int,
+    min_repeat_ms: int,
+    cold_cache: bool,
+    cores: str | Sequence[int] = "big",
+    threads: int = 1,
+) -> float:
+    """Median seconds of one call of `main` in a candidate's library; see `candidate_timing.Timing`.
+
+    `arguments` are (dtype, shape) of each tensor. `cores` is as for `measure.cores.choose_cores`, `threads` the size of
+    TVM's thread pool. For a process that has not used TVM yet: both hold from the start.
+    """
+    os.environ["TVM_NUM_THREADS"] = str(threads)
+    timing = Timing(repeats=repeats, min_repeat_ms=min_repeat_ms, cold_cache=cold_cache)
+    with pinned(choose_cores(cores, threads)):
+        return time_candidate(library, arguments, timing)
 
 
 def _counter(marks: str) -> Callable[..., int]:
     """A function that counts one call of a callable without arguments, and returns this process' number."""
-    import os
-
     library = ctypes.PyDLL(marks)
     library.layoutlab_counted.restype = ctypes.py_object
     library.layoutlab_counted.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_long]

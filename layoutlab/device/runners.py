@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from layoutlab.errors import DeviceError
+
 
 class Runner(Protocol):
     """A model ready to run. `runtime` says in a few words what runs it."""
@@ -78,7 +80,12 @@ class TFLiteRunner(_Base):
     def __init__(self, path: str, threads: int) -> None:
         from importlib.metadata import version
 
-        from ai_edge_litert.interpreter import Interpreter
+        try:
+            from ai_edge_litert.interpreter import Interpreter
+        except ModuleNotFoundError as error:
+            raise DeviceError(
+                f"TFLite cannot run here, for LiteRT is not installed ({error}). Install it: pip install ai-edge-litert"
+            ) from error
 
         self._interpreter = Interpreter(model_path=path, num_threads=threads)
         self._interpreter.allocate_tensors()

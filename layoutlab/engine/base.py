@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import TypeAdapter
 
 from layoutlab.device.base import DeviceKind
+from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.engine.provenance import Provenance
 from layoutlab.hooks import Conv, Rule
 
@@ -134,7 +135,7 @@ class HookOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TuningOptions:
-    """How a variant is tuned; the fields are those of the spec's `tuning`."""
+    """How a variant is tuned: the fields of the spec's `tuning`, and `measure.cores`, where candidates are timed."""
 
     trials: int
     search: str
@@ -150,6 +151,7 @@ class TuningOptions:
     cold_cache: bool = False
     repeats: int = 3
     min_repeat_ms: int = 15
+    cores: str | tuple[int, ...] = "big"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +168,8 @@ class CompileJob:
 
     `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is None without an
     alter_op_layout, and `tune` is False for the untuned row. `device_kind` says where candidates are measured, and so
-    which linker is needed: on this machine, or on the simulated Kryo core. `borrowed` are records for tasks that have
-    none of their own, the first first.
+    which linker is needed: on this machine, the simulated Kryo core, or the devices at `rpc`. `borrowed` are records
+    for tasks that have none of their own, the first first.
     """
 
     model_path: str
@@ -178,6 +180,7 @@ class CompileJob:
     tune: bool
     tuning: TuningOptions
     device_kind: DeviceKind = "host"
+    rpc: RpcAddress | None = None
     borrowed: tuple[BorrowedRecords, ...] = ()
 
 

@@ -1,1 +1,1 @@
-"""Inputs, timing, statistics and the numerics gate."""
+"""Inputs, cores, the machine's state, timing, statistics and the numerics gate."""

@@ -68,23 +68,26 @@ def latency(rounds: Sequence[Sequence[float]]) -> Latency:
     )
 
 
-def ratio(rounds: Sequence[Sequence[float]], baseline: Sequence[Sequence[float]], seed: int) -> Ratio:
+def ratio(
+    rounds: Sequence[Sequence[float]], baseline: Sequence[Sequence[float]], seed: int, paired: bool = True
+) -> Ratio:
     """The ratio of two rows' latencies, measured in the same rounds, with a bootstrap interval over rounds.
 
-    Rounds are resampled in pairs: what disturbed a round disturbed both rows of it. With fewer than two rounds
-    there is no interval, and the verdict is `unstable`.
+    Rounds are resampled in pairs: what disturbed a round disturbed both rows of it. Those of a baseline that was
+    measured at another time are not `paired`, and need not be as many. With fewer than two rounds there is no
+    interval, and the verdict is `unstable`.
     """
     row = np.array([np.median(samples) for samples in rounds])
     base = np.array([np.median(samples) for samples in baseline])
     value = float(np.median(row) / np.median(base))
-    if len(row) < 2:
+    if min(len(row), len(base)) < 2:
         return Ratio(value=value, low=None, high=None, verdict="unstable")
     from scipy.stats import bootstrap
 
     interval = bootstrap(
         (row, base),
         lambda a, b, axis: np.median(a, axis=axis) / np.median(b, axis=axis),
-        paired=True,
+        paired=paired,
         vectorized=True,
         n_resamples=_RESAMPLES,
         method="percentile",

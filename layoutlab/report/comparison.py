@@ -7,11 +7,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from layoutlab.baseline.tflite import BASELINE
+from layoutlab.baseline.tool_rows import baseline_runtime, saved_before, tool_flags
 from layoutlab.device.kryo.cycles import Totals, estimate
 from layoutlab.engine.base import ONE_POINT, STOPPED_EARLY, Artifact, TaskCoverage, from_json
 from layoutlab.errors import EXIT_OK, UsageError
 from layoutlab.measure.numerics import Check
 from layoutlab.measure.stats import Latency, Ratio, exact_ratio, latency, ratio
+from layoutlab.report.rounds import Rounds, last_taken, rounds_of, summarise_conditions
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
 
@@ -53,7 +55,8 @@ class Function:
 class Row:
     """One row of the table; what is None is unknown or does not apply.
 
-    A row has a `latency` where it was measured, and a `simulated` cost where it was simulated.
+    A row has a `latency`, and the `rounds` it comes from, where it was measured, and a `simulated` cost where it was
+    simulated.
     `speedup` is the untuned row's latency over this one's; `transforms` are the changes of layout in the graph, of
     which `transforms_free` leave memory as it is, and the others move `transform_bytes`; of the `ops`, those of
     `ops_one_point` have no record because there is nothing to choose, those of `ops_borrowed` have one of another
@@ -64,6 +67,7 @@ class Row:
     layouts: dict[str, int] | None = None
     tuned: bool = False
     latency: Latency | None = None
+    rounds: Rounds | None = None
     simulated: Simulated | None = None
     ratio: Ratio | None = None
     speedup: float | None = None
@@ -143,19 +147,23 @@ def compare(store: Store) -> Comparison:
     if finished is None:
         raise UsageError(f"{store.folder} holds no finished run: run the spec first")
     spec = Spec.model_validate(events[0]["spec"])
-    taken = store.all("samples", protocol=finished["protocol"])
+    taken = last_taken(store.all("samples", protocol=finished["protocol"]))
     simulated = {event["row"]: _simulated(event["counts"]) for event in taken if "counts" in event}
     counted = {event["row"]: event for event in taken if event.get("functions")}
     samples = {} if simulated else _by_row(taken, spec.measure.rounds)
     baseline_events = store.all("baseline")
     artifacts = _artifacts(spec, store, events)
     rows = [_row(variant, artifacts.get(variant.name), events) for variant in spec.variants]
-    rows.append(Row(name=BASELINE))
+    rows.append(Row(name=BASELINE, flags=tool_flags(taken, spec.measure.rounds)))
+    paired = not saved_before(taken)
 
     def with_time(row: Row) -> Row:
         if row.failure:
             return row
-        return _simulated_row(row, simulated) if simulated else _measured_row(row, samples, spec.measure.seed)
+        if simulated:
+            return _simulated_row(row, simulated)
+        rounds = rounds_of(row.name, taken, spec.measure.model_dump(), events[0]["threads"])
+        return _measured_row(row, samples, rounds, spec.measure.seed, paired)
 
     return Comparison(
         name=spec.name,
@@ -164,11 +172,11 @@ def compare(store: Store) -> Comparison:
             _with_speedups(list(map(with_time, rows)), next((v.name for v in spec.variants if not v.tune), None))
         ),
         run={key: value for key, value in events[0].items() if key not in ("kind", "spec")},
-        baseline_runtime=baseline_events[-1]["runtime"],
+        baseline_runtime=baseline_runtime(baseline_events[-1]["runtime"], taken),
         tuning=spec.tuning.model_dump(),
         check=spec.check.model_dump(),
         measure=spec.measure.model_dump(),
-        conditions=_conditions(taken),
+        conditions=summarise_conditions(taken),
         hooks={e["variant"]: e["hook_sha256"] for e in events if e["kind"] == "uses" and e.get("hook_sha256")},
         samples_ms=samples,
         functions={row.name: _functions(counted[row.name]) for row in rows if row.name in counted},
@@ -178,11 +186,15 @@ def compare(store: Store) -> Comparison:
 
 
 def _by_row(taken: Sequence[dict[str, Any]], rounds: int) -> dict[str, list[list[float]]]:
-    """Samples in ms by row and round, for the rows that have every round."""
+    """Samples in ms by row and round, for the rows that have every round, and for the baseline those there are."""
     by_row: dict[str, dict[int, list[float]]] = {}
     for event in taken:
         by_row.setdefault(event["row"], {})[event["round"]] = event["samples_ms"]
-    return {row: [found[number] for number in range(rounds)] for row, found in by_row.items() if len(found) == rounds}
+    return {
+        row: [found[number] for number in sorted(found)]
+        for row, found in by_row.items()
+        if len(found) == rounds or row == BASELINE
+    }
 
 
 def _simulated(counts: dict[str, Any]) -> Simulated:
@@ -246,11 +258,13 @@ def _sources(variant: str, artifact: Artifact | None, events: Sequence[dict[str,
     return {name: value for name, value in found.items() if value}
 
 
-def _measured_row(row: Row, samples: dict[str, list[list[float]]], seed: int) -> Row:
+def _measured_row(row: Row, samples: dict[str, list[list[float]]], rounds: Rounds, seed: int, paired: bool) -> Row:
     found = latency(samples[row.name])
-    versus = None if row.name == BASELINE else ratio(samples[row.name], samples[BASELINE], seed)
+    versus = None if row.name == BASELINE else ratio(samples[row.name], samples[BASELINE], seed, paired)
     flags = (*row.flags, "unstable") if found.unstable else row.flags
-    return replace(row, latency=found, ratio=versus, flags=flags)
+    if rounds.flag:
+        flags = (*flags, rounds.flag)
+    return replace(row, latency=found, rounds=rounds, ratio=versus, flags=flags)
 
 
 def _simulated_row(row: Row, simulated: dict[str, Simulated]) -> Row:
@@ -311,15 +325,3 @@ def _with_speedups(rows: list[Row], untuned: str | None) -> list[Row]:
     if reference is None:
         return rows
     return [replace(row, speedup=reference / row.ms) if row.ms and row.name != BASELINE else row for row in rows]
-
-
-def _conditions(taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Extremes of the machine's state over all rounds; None where it could not be read."""
-    states = [state for event in taken for state in event.get("conditions", ())]
-    governors = sorted({state["governor"] for state in states if state["governor"]})
-    frequencies = [int(state["frequency_khz"]) for state in states if state["frequency_khz"]]
-    return {
-        "load_1min_max": max((state["load_1min"] for state in states), default=None),
-        "governors": governors or None,
-        "frequency_khz": [min(frequencies), max(frequencies)] if frequencies else None,
-    }

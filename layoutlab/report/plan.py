@@ -40,13 +40,15 @@ def _protocol(spec: Spec) -> list[str]:
     """How figures are obtained: measured, or counted where the simulated core stands in for the target."""
     measure, count = spec.measure, len(spec.variants)
     rows = f"{count} variant{'s' if count > 1 else ''} and TFLite"
+    if spec.baseline.runtime == "benchmark_model":
+        rows += " (benchmark_model)"
     round_s = (measure.warmup_ms + measure.repeats * measure.min_repeat_ms) / 1e3
     total_s = measure.rounds * (len(spec.variants) + 1) * round_s
     measured = f"{measure.rounds} rounds of {rows}: at least {duration(total_s)}"
-    if spec.device == "host" or why_not_simulated(spec) is not None:
+    if spec.device.address or spec.device.on == "host" or why_not_simulated(spec) is not None:
         return [measured]
     counted = f"one counted inference of {rows} on the simulated Kryo core"
-    return [counted] if spec.device == "kryo" else [f"{counted}; where it cannot be had,", measured]
+    return [counted] if spec.device.on == "kryo" else [f"{counted}; where it cannot be had,", measured]
 
 
 def _row(variant: VariantSpec, trials: int) -> dict[str, str]:

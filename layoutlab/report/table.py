@@ -13,6 +13,7 @@ from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.report.coverage import coverage_notes, coverage_records
+from layoutlab.report.rounds import conditions_text, rounds_notes, rounds_record
 from layoutlab.report.search import search_text
 from layoutlab.spec.target import format_target
 
@@ -166,7 +167,7 @@ def _notes(comparison: Comparison) -> list[str]:
     notes += [line for variant, found in comparison.records.items() for line in _sources(variant, found)]
     notes.append(f"device: {run['device_reason']}")
     notes.append(f"baseline: {comparison.baseline_runtime}")
-    return notes + (_simulated_notes() if comparison.simulated else _measured_notes(comparison.measure))
+    return notes + (_simulated_notes() if comparison.simulated else _measured_notes(comparison))
 
 
 def _simulated_notes() -> list[str]:
@@ -178,10 +179,12 @@ def _simulated_notes() -> list[str]:
     ]
 
 
-def _measured_notes(measure: dict[str, Any]) -> list[str]:
+def _measured_notes(comparison: Comparison) -> list[str]:
+    measure = comparison.measure
     notes = [
         f"median of {measure['rounds']} rounds in fresh processes, rows interleaved, {measure['repeats']} samples of "
-        f"at least {measure['min_repeat_ms']} ms each; intervals by bootstrap over rounds"
+        f"at least {measure['min_repeat_ms']} ms each; intervals by bootstrap over rounds",
+        *rounds_notes({row.name: row.rounds for row in comparison.rows if row.rounds}),
     ]
     if measure["rounds"] < 6:
         notes.append(f"only {measure['rounds']} rounds: for trying out, not for publication")
@@ -200,7 +203,7 @@ def _footer(comparison: Comparison) -> list[str]:
         f"weights {'packed' if tuning['pack_weights'] else 'not packed'}, seed {tuning['seed']}",
         f"outputs: {check['inputs']} seeded inputs, tolerance {check['atol']:g} + {check['rtol']:g} x |TFLite|, "
         f"seed {check['seed']}",
-        *([] if comparison.simulated else [_conditions(comparison.conditions)]),
+        *([] if comparison.simulated else [conditions_text(comparison.conditions)]),
         *(f"hook of {variant}: file with sha256 {sha256}" for variant, sha256 in comparison.hooks.items()),
     ]
 
@@ -250,19 +253,6 @@ def _cost_record(cost: Simulated | None) -> dict[str, float | None]:
     return {**dict(zip(_COST_FIELDS, own, strict=False)), **counted}
 
 
-def _conditions(conditions: dict[str, Any]) -> str:
-    return (
-        f"conditions: load up to {_known(conditions['load_1min_max'])}, governor {_known(conditions['governors'])}, "
-        f"frequency {_known(conditions['frequency_khz'])} kHz"
-    )
-
-
-def _known(value: object) -> str:
-    if value is None:
-        return "unknown"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
 def _escape(text: str) -> str:
     """Text as it is, on one line, whatever Markdown would make of it."""
     return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").split())
@@ -280,6 +270,7 @@ def _record(row: Row) -> dict[str, object]:
         "p90_ms": latency and latency.p90_ms,
         "rounds": latency and latency.rounds,
         "samples": latency and latency.samples,
+        **rounds_record(row.rounds),
         **_cost_record(row.simulated),
         "ratio_to_tflite": ratio and ratio.value,
         "ratio_low": ratio and ratio.low,

@@ -10,10 +10,12 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tabulate import tabulate
 
 from layoutlab.device.base import DeviceKind
+from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.engine.base import Artifact, ConvReport, HookOptions, LayoutReport, from_json, to_json
 from layoutlab.errors import UsageError
 from layoutlab.hooks import Rule
@@ -64,11 +66,11 @@ def find_winners(loaded: LoadedSpec, store: Store, progress: Progress) -> Winner
     rules = _rules([artifacts[winner].convs[index] for index, winner in enumerate(winners)])
     run = store.all("run")[-1]
     model = resolve_model(loaded, progress)
-    kind: DeviceKind = "kryo" if run.get("simulated") else "host"
+    kind, rpc = _device(run)
     variant = loaded.spec.variants[0].model_copy(update={"convert_layout": None})
     with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder:
         model = bind_model(model, loaded.spec.model.batch, Path(folder))
-        job = compile_job(loaded, variant, model.path, run["target"], Path(folder), (), kind)
+        job = compile_job(loaded, variant, model.path, run["target"], Path(folder), (), kind, rpc=rpc)
         job = replace(job, hook=HookOptions(label="winners", name=None, rules=rules))
         log = store.folder / "logs" / "winners.log"
         found = run_job("mix_layouts", {"job": to_json(job)}, log=log, environment=worker_environment(loaded))
@@ -80,6 +82,13 @@ def find_winners(loaded: LoadedSpec, store: Store, progress: Progress) -> Winner
         transform_us=found["transform_us"],
         simulated=kind == "kryo",
     )
+
+
+def _device(run: dict[str, Any]) -> tuple[DeviceKind, RpcAddress | None]:
+    """What a run was on; runs of earlier versions knew no devices over RPC."""
+    if run.get("rpc"):
+        return "rpc", from_json(RpcAddress, run["rpc"])
+    return ("kryo" if run.get("simulated") else "host"), None
 
 
 def _tuned_artifacts(store: Store) -> dict[str, Artifact]:

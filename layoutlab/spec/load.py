@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
-from layoutlab.errors import SpecError
-from layoutlab.spec.models import Spec
+from layoutlab.errors import SpecError, UsageError
+from layoutlab.spec.models import DeviceSpec, Spec
 from layoutlab.spec.rules import Loc, spec_problems
 from layoutlab.spec.source import Problem, Source, compose, problem_at, read_source
 from layoutlab.spec.target import TargetError, TargetProblem
@@ -20,6 +20,8 @@ from layoutlab.spec.tree import BAD, Expected, Place, TreeReader, dotted
 from layoutlab.spec.words import did_you_mean, quoted
 
 EXPERIMENTS = Path("experiments")
+# What `device: auto` means first of all.
+DEVICE_VARIABLE = "LAYOUTLAB_DEVICE"
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,18 @@ class LoadedSpec:
         """The absolute path of the model file, which need not exist; None when the model is to be built."""
         file = self.spec.model.file
         return None if file is None else Path(os.path.realpath(self.path.parent / file))
+
+
+def on_device(loaded: LoadedSpec, text: str, where: str) -> LoadedSpec:
+    """The same spec on another device, which `where` (an option, a variable) names as `spec.models.parse_device` reads.
+
+    Raises UsageError for what names none.
+    """
+    try:
+        device = DeviceSpec.model_validate(text)
+    except ValidationError as error:
+        raise UsageError(f"{where}: {error.errors()[0]['ctx']['error']}") from None
+    return replace(loaded, spec=loaded.spec.model_copy(update={"device": device}))
 
 
 def find_spec(name: str, experiments: Path = EXPERIMENTS) -> Path:

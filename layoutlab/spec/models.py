@@ -6,6 +6,7 @@ The models accept the forms YAML may use (a hook or a target as one string) and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -13,25 +14,34 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     GetJsonSchemaHandler,
     PlainValidator,
+    Tag,
     WithJsonSchema,
     field_validator,
     model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError
 
+from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.hooks import Rule
 from layoutlab.spec import rules
 from layoutlab.spec.target import TARGET_SCHEMA, TargetDict, parse_target
-from layoutlab.spec.words import listed
+from layoutlab.spec.words import did_you_mean, listed, quoted
 
 HOOKS = ("keep", "nhwc", "nchw", "nchwc")
+DEVICES = ("auto", "host", "kryo")
+DEVICE_FORMS = "auto, host, kryo, rpc://host:port/key, agent://host:port or {rpc: host:port, key: …}"
 DEFAULT_BLOCK = 8
 # Schedules of TVM take seeds from 1 to this; the others keep to the same bound.
 LARGEST_SEED = 2**31 - 1
 
+_ADDRESS = r"[A-Za-z0-9_.-]+:[0-9]{1,5}"
+_KEY = r"[A-Za-z0-9_.-]{1,64}"
+_RPC_URL = f"rpc://(?P<tracker>{_ADDRESS})/(?P<key>{_KEY})"
+_AGENT_URL = f"agent://(?P<agents>{_ADDRESS}(,{_ADDRESS})*)(/(?P<agents_key>{_KEY}))?"
 _IDENT = "[A-Za-z_][A-Za-z0-9_]*"
 
 HostTarget = Literal["host"]
@@ -77,6 +87,7 @@ Name = Annotated[
     Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*\.?$", max_length=64),
     Expected("1 to 64 of A-Z a-z 0-9 . _ - (no . in front, no ..)"),
 ]
+Address = Annotated[str, Field(pattern=f"^{_ADDRESS}$"), Expected("host:port")]
 FilePath = Annotated[
     str, Field(pattern=r"^[^\x00-\x1f\x7f]+$"), Expected("the path of a .tflite file, relative to this file")
 ]
@@ -97,6 +108,31 @@ TuningSeed = Annotated[
     int,
     Field(ge=1, le=LARGEST_SEED),
     Expected(f"a whole number from 1 to {LARGEST_SEED} (TVM refuses the seed 0)"),
+]
+
+CoreNames = Literal["big", "little", "all"]
+CoreNumber = Annotated[
+    int, Expected("a core number, from 0"), WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 9999})
+]
+
+
+def _possible_cores(cores: str | tuple[int, ...]) -> str | tuple[int, ...]:
+    if isinstance(cores, str):
+        return cores
+    for core in cores:
+        if core < 0:
+            raise ValueError(f"core {core}: cores are numbered from 0")
+        if cores.count(core) > 1:
+            raise ValueError(f"core {core} is named twice")
+    return cores
+
+
+Cores = Annotated[
+    # Told apart by their form, so that a mistake is reported once and not for each of the two.
+    Annotated[CoreNames, Tag("name")] | Annotated[tuple[CoreNumber, ...], Field(min_length=1), Tag("list")],
+    Discriminator(lambda cores: "name" if isinstance(cores, str) else "list"),
+    AfterValidator(_possible_cores),
+    Expected("big, little, all or a list of core numbers such as [4, 5]", ("big", "little", "all")),
 ]
 
 
@@ -134,10 +170,90 @@ class ModelSpec(_Part):
         return self
 
 
+class DeviceSpec(_Part):
+    """Where to run: a word, an address as one text, or a mapping that names an address."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in ("on", "rpc", "agent")]})
+
+    on: Literal["auto", "host", "kryo"] | None = Field(
+        default=None,
+        description="auto: what the environment variable LAYOUTLAB_DEVICE names, else the simulated Kryo core where "
+        "the target suits it, else here; host: here; kryo: the simulated core.",
+    )
+    rpc: Address | None = Field(default=None, description="A TVM RPC tracker, host:port, which knows devices by key.")
+    agent: Annotated[str | None, Expected("host:port of one or several agents, with commas between")] = Field(
+        default=None,
+        pattern=rf"^{_ADDRESS}(,{_ADDRESS})*$",
+        description="Agents of devices, host:port with commas between, that are connected to without a tracker.",
+    )
+    key: Annotated[str | None, Expected("a device's key: letters, digits and . _ - (no spaces)")] = Field(
+        default=None, pattern=rf"^{_KEY}$", description="The devices' key; needed with a tracker."
+    )
+    timeout_s: int = Field(
+        default=60,
+        ge=5,
+        le=86_400,
+        description="Seconds that one candidate, or one round beyond its own duration, may take over RPC.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return parse_device(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _rules(self) -> DeviceSpec:
+        _raise_first(rules.device_problems(self.model_dump()))
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        mapping = handler.resolve_ref_schema(handler(core))
+        text = {
+            "type": "string",
+            "anyOf": [{"enum": list(DEVICES)}, {"pattern": _plain(f"^{_RPC_URL}$|^{_AGENT_URL}$")}],
+        }
+        return {"anyOf": [text, dict(mapping)]}
+
+    @property
+    def address(self) -> RpcAddress | None:
+        """Where devices over RPC are found; None for the other kinds."""
+        if self.on is not None:
+            return None
+        agents = tuple(self.agent.split(",")) if self.agent else ()
+        return RpcAddress(tracker=self.rpc, agents=agents, key=self.key or "", timeout_s=self.timeout_s)
+
+    def __str__(self) -> str:
+        return str(self.on or self.address)
+
+
+def _plain(pattern: str) -> str:
+    """Without names of groups, which the expressions of JSON Schema do not have."""
+    return re.sub(r"\?P<\w+>", "", pattern)
+
+
+def parse_device(text: str) -> dict[str, Any]:
+    """The mapping that a device's text stands for: a word, rpc://host:port/key or agent://host:port[,...][/key].
+
+    Raises ValueError when it is none of these.
+    """
+    if text in DEVICES:
+        return {"on": text}
+    if found := re.fullmatch(_RPC_URL, text):
+        return {"rpc": found["tracker"], "key": found["key"]}
+    if found := re.fullmatch(_AGENT_URL, text):
+        return {"agent": found["agents"], **({"key": found["agents_key"]} if found["agents_key"] else {})}
+    raise ValueError(f"expected {DEVICE_FORMS}, found {quoted(text)}{did_you_mean(text, DEVICES)}")
+
+
 class BaselineSpec(_Part):
     """What the variants are compared with."""
 
-    runtime: Literal["tflite"] = Field(default="tflite", description="The runtime of the baseline.")
+    runtime: Literal["tflite", "benchmark_model"] = Field(
+        default="tflite",
+        description="What runs the baseline: LiteRT on the device, or TFLite's program benchmark_model, which needs "
+        "exactly one of tool and results.",
+    )
     threads: int | None = Field(
         default=None,
         ge=1,
@@ -145,6 +261,39 @@ class BaselineSpec(_Part):
         description="CPU threads, of the variants too; must equal the target's num-cores if that is given. "
         "Left out: the target's num-cores, else 1.",
     )
+    results: Annotated[
+        tuple[Annotated[str, Field(min_length=1), Expected("the path of a file")], ...] | None,
+        Expected("a list of files, one for each round"),
+    ] = Field(
+        default=None,
+        min_length=1,
+        description="What benchmark_model printed, or its result protos, one file a round; relative to the spec's "
+        "folder.",
+    )
+    tool: Annotated[str | None, Expected("the path of benchmark_model on the device; its name contains that word")] = (
+        Field(
+            default=None,
+            pattern=r"^[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]*$",
+            description="The benchmark_model to run in each round; relative to the spec's folder if it runs here. It "
+            "has to be allowed, see --allow-hooks.",
+        )
+    )
+    through: Annotated[str | None, Expected("local, adb, adb:SERIAL or ssh:HOST", ("local", "adb"))] = Field(
+        default=None,
+        pattern=r"^(local|adb|adb:[A-Za-z0-9][A-Za-z0-9._:-]*|ssh:[A-Za-z0-9][A-Za-z0-9._@-]*)$",
+        description="Where the tool runs: local is here, adb the phone, adb:SERIAL one of several, ssh:HOST a board. "
+        "Left out: local.",
+    )
+    flags: Annotated[
+        dict[str, str],
+        Expected("a mapping of the tool's flags"),
+        WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+    ] = Field(default={}, description="Further flags of the tool, such as {use_xnnpack: false}.")
+
+    @model_validator(mode="after")
+    def _rules(self) -> BaselineSpec:
+        _raise_first(rules.baseline_problems(self.model_dump()))
+        return self
 
 
 class MatchSpec(_Part):
@@ -355,6 +504,22 @@ class MeasureSpec(_Part):
     repeats: int = Field(default=10, ge=1, le=1000, description="Timed repeats within a round.")
     min_repeat_ms: int = Field(default=100, ge=1, le=600_000, description="Shortest duration of one repeat, in ms.")
     warmup_ms: int = Field(default=500, ge=0, le=600_000, description="Untimed running before each round, in ms.")
+    cores: Cores = Field(
+        default="big",
+        description="Cores that the model runs on: big (the fastest cluster; where all cores are alike, all), little "
+        "(the slowest cluster), all, or a list of core numbers. The simulated core ignores it.",
+    )
+    cooldown_ms: int = Field(default=0, ge=0, le=600_000, description="Pause before each row's round, in ms.")
+    cooldown_until_c: float | None = Field(
+        default=None,
+        ge=0,
+        le=120,
+        description="Wait before each row's round until the hottest CPU zone is at or below this, in °C; left out, or "
+        "where no CPU temperature can be read, there is no such wait.",
+    )
+    cooldown_limit_s: int = Field(
+        default=300, ge=1, le=3600, description="Longest wait for cooldown_until_c, in seconds; then it goes on hot."
+    )
     seed: Seed = Field(default=1, description="Seed of the order within rounds and of the inputs.")
 
 
@@ -367,9 +532,9 @@ class Spec(_Part):
     target: Target = Field(
         default="host", description="What to compile for: a target string, the same as a mapping, or host."
     )
-    device: Literal["auto", "host", "kryo"] = Field(
-        default="auto",
-        description="Where to run: auto finds a device, host is here, kryo is the simulated Kryo core.",
+    device: Annotated[DeviceSpec, Expected(DEVICE_FORMS, DEVICES)] = Field(
+        default=DeviceSpec(on="auto"),
+        description="Where to run: auto, host (here), kryo (the simulated Kryo core), or phones and boards over RPC.",
     )
     baseline: BaselineSpec = Field(default=BaselineSpec(), description="The baseline: its runtime and threads.")
     variants: Annotated[tuple[VariantSpec, ...], Expected("a list of at least one variant")] = Field(

@@ -6,6 +6,7 @@ other mistakes still gets all of these reported in the same pass.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -26,7 +27,16 @@ def spec_problems(spec: Mapping[str, Any]) -> list[BrokenRule]:
     """Every broken rule of a whole spec, whatever else is wrong with it."""
     model = spec.get("model")
     problems = _within("model", model_problems(model)) if isinstance(model, Mapping) else []
+    problems += _within("baseline", baseline_problems(_mapping(spec.get("baseline"))))
+    if (
+        _mapping(spec.get("baseline")).get("runtime") == "benchmark_model"
+        and _device_word(spec.get("device")) == "kryo"
+    ):
+        message = "benchmark_model measures, and device: kryo counts: such figures never share a table"
+        problems.append(BrokenRule(("baseline", "runtime"), message))
     problems += _thread_problems(spec)
+    device = spec.get("device")
+    problems += _within("device", device_problems(device)) if isinstance(device, Mapping) else []
     variants = spec.get("variants")
     variants = list(variants) if isinstance(variants, list | tuple) else []
     problems += _name_problems(variants)
@@ -47,6 +57,68 @@ def model_problems(model: Mapping[str, Any]) -> list[BrokenRule]:
     match model.get("input_range"):
         case (int() | float() as low, int() | float() as high) if not low < high:
             problems.append(BrokenRule(("input_range",), f"expected low < high, found [{low:g}, {high:g}]"))
+    return problems
+
+
+def device_problems(device: Mapping[str, Any]) -> list[BrokenRule]:
+    """Exactly one of on, rpc and agent is given; a tracker knows devices by key; only RPC has a key."""
+    given = [name for name in ("on", "rpc", "agent") if device.get(name) is not None]
+    if len(given) > 1:
+        return [BrokenRule((given[1],), f"{given[0]} is given too: a device has exactly one of on, rpc and agent")]
+    if not given:
+        return [BrokenRule((), "a device needs exactly one of on, rpc and agent, found none")]
+    if given == ["rpc"] and device.get("key") is None:
+        return [
+            BrokenRule((), "rpc is a tracker, which needs the devices' key, e.g. {rpc: 127.0.0.1:9190, key: pixel}")
+        ]
+    if given == ["on"] and device.get("key") is not None:
+        return [BrokenRule(("key",), "only rpc and agent take a key")]
+    return []
+
+
+def baseline_problems(baseline: Mapping[str, Any]) -> list[BrokenRule]:
+    """The tool's options belong to the tool, which has either saved results or a program to run."""
+    given = [key for key in ("results", "tool", "through", "flags") if baseline.get(key)]
+    if baseline.get("runtime", "tflite") == "tflite":
+        return [BrokenRule((key,), f"only runtime benchmark_model takes {key}") for key in given]
+    if baseline.get("runtime") != "benchmark_model":
+        return []
+    if "tool" not in given:
+        if "results" not in given:
+            return [BrokenRule((), "runtime benchmark_model needs exactly one of tool and results, found neither")]
+        return [BrokenRule((key,), f"{key} belongs to a tool, and results are of runs before") for key in given[1:]]
+    problems = []
+    if "results" in given:
+        problems.append(BrokenRule(("results",), "tool is given too: there is either a tool or results"))
+    tool = baseline["tool"]
+    if isinstance(tool, str) and "benchmark_model" not in tool.rpartition("/")[2]:
+        problems.append(BrokenRule(("tool",), f"expected a program named benchmark_model, found {quoted(tool)}"))
+    return problems + _within("flags", _flag_problems(_mapping(baseline.get("flags"))))
+
+
+# Where the spec says what these flags of benchmark_model say.
+_FLAGS_OF_THE_SPEC = {
+    "graph": "model",
+    "num_threads": "baseline.threads",
+    "num_runs": "measure",
+    "min_secs": "measure",
+    "max_secs": "measure",
+    "warmup_runs": "measure",
+    "warmup_min_secs": "measure",
+}
+
+
+def _flag_problems(flags: Mapping[str, Any]) -> list[BrokenRule]:
+    problems = []
+    for flag in flags:
+        if not re.fullmatch("[a-z][a-z0-9_]*", flag):
+            message = "expected the name of a flag without dashes in front, such as use_xnnpack"
+            problems.append(BrokenRule((flag,), message))
+        elif flag in _FLAGS_OF_THE_SPEC:
+            message = f"layoutlab says this flag itself, from the spec's {_FLAGS_OF_THE_SPEC[flag]}"
+            problems.append(BrokenRule((flag,), message))
+        elif flag == "dry_run":
+            problems.append(BrokenRule((flag,), "a dry run measures nothing"))
     return problems
 
 
@@ -105,6 +177,11 @@ def _cores(target: Any) -> int | None:
         return parse_target(target).get("num-cores")
     except TargetError as error:
         return error.partial.get("num-cores")
+
+
+def _device_word(device: Any) -> Any:
+    """`auto`, `host` or `kryo`, in whichever form it is written."""
+    return device.get("on") if isinstance(device, Mapping) else device
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

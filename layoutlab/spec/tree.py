@@ -13,11 +13,14 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from layoutlab.spec.models import Expected, HookSpec, HostTarget, TargetDict
+from layoutlab.spec.models import DeviceSpec, Expected, HookSpec, HostTarget, TargetDict
 from layoutlab.spec.rules import Loc
 from layoutlab.spec.scalars import READERS, Unreadable, looks_like_number
 from layoutlab.spec.source import Problem, problem_at
 from layoutlab.spec.words import closest, did_you_mean, listed, quoted
+
+# What may be written as one text instead of a mapping.
+_TEXT_OR_MAPPING = (HookSpec, DeviceSpec)
 
 
 class Bad:
@@ -97,16 +100,19 @@ class TreeReader:
         if isinstance(node, yaml.MappingNode):
             if kind == TargetDict | HostTarget:
                 return self._free(node, loc)
+            if get_origin(kind) is dict:
+                return self._texts(node, loc)
             if isinstance(kind, type) and issubclass(kind, BaseModel):
                 return self.mapping(node, kind, loc)
-        if get_origin(kind) is tuple and isinstance(node, yaml.SequenceNode):
-            return self._items(node, get_args(kind), place, loc)
+        items = _tuple_of(kind)
+        if items is not None and isinstance(node, yaml.SequenceNode):
+            return self._items(node, get_args(items), place, loc)
         return self._refuse(place, loc)
 
     def _scalar(self, node: yaml.ScalarNode, kind: Any, place: Place, loc: Loc) -> Any:
         if node.value == "" and node.style is None:
             return self._refuse(place, loc)
-        if get_origin(kind) in (Literal, Union, UnionType) or kind is HookSpec:
+        if get_origin(kind) in (Literal, Union, UnionType) or kind in _TEXT_OR_MAPPING:
             return node.value
         if kind not in READERS:
             return self._refuse(place, loc)
@@ -139,6 +145,19 @@ class TreeReader:
                 inner = (*loc, name)
                 self.places[inner] = Place(key, Expected(""))
                 data[name] = self._free(value, inner)
+        return data
+
+    def _texts(self, node: yaml.MappingNode, loc: Loc) -> dict[str, Any]:
+        """A mapping of any keys to scalars, each the text as written."""
+        data: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        for key, value in node.value:
+            name = self._key(key, lines, loc)
+            if name is not None:
+                inner = (*loc, name)
+                place = self.places[inner] = Place(value, Expected("a value such as 3, true or a path"))
+                scalar = isinstance(value, yaml.ScalarNode)
+                data[name] = self._scalar(value, str, place, inner) if scalar else self._refuse(place, inner)
         return data
 
     def _refuse(self, place: Place, loc: Loc, hint: str = "") -> Bad:
@@ -175,6 +194,15 @@ def _bare(annotation: Any) -> Any:
         kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
         return _bare(kinds[0]) if len(kinds) == 1 else annotation
     return annotation
+
+
+def _tuple_of(kind: Any) -> Any:
+    """The tuple that the field takes, perhaps besides a word; None if it takes none."""
+    if get_origin(kind) is tuple:
+        return kind
+    if get_origin(kind) in (Union, UnionType):
+        return next((bare for bare in map(_bare, get_args(kind)) if get_origin(bare) is tuple), None)
+    return None
 
 
 def _expected(field: FieldInfo, kind: Any) -> Expected:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
-from layoutlab.engine.relax.tune.candidates import Timing, build_candidate, cold_calls, measure_candidate
+from layoutlab.device.candidate_timing import Timing, cold_calls
+from layoutlab.engine.relax.tune.candidates import build_candidate, measure_candidate
 from layoutlab.engine.relax.tvm_cpu import tvm
+
+from ..device.agents import running
 
 FLOATS = 1024
 
@@ -27,8 +32,20 @@ def library() -> bytes:
 @pytest.mark.parametrize("cold_cache", [False, True])
 def test_a_candidate_is_timed(library, cold_cache):
     assert library.startswith(b"\x7fELF")
-    seconds = measure_candidate(library, [("float32", (FLOATS,))] * 3, timing(cold_cache=cold_cache))
+    seconds = measure_candidate(library, [("float32", (FLOATS,))] * 3, timing(cold_cache=cold_cache), "all", 1)
     assert 0 < seconds < 1
+
+
+def test_a_device_times_it_as_well(library, tmp_path):
+    from layoutlab.device.agent_session import AgentSession
+
+    (tmp_path / "candidate.so").write_bytes(library)
+    arguments = {"library": "candidate.so", "arguments": [("float32", (FLOATS,))] * 3, "repeats": 3, "min_repeat_ms": 1}
+    with running() as port, closing(AgentSession("127.0.0.1", port)) as agent:
+        agent.upload(tmp_path / "candidate.so", "candidate.so")
+        for cold_cache in (False, True):
+            seconds = agent.do("measure_candidate", **arguments, cold_cache=cold_cache, cores=[0], threads=1)
+            assert 0 < seconds < 1
 
 
 def test_cold_calls_fill_the_time_of_warm_repeats():

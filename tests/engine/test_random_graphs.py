@@ -1,6 +1,7 @@
 """Every layout of every random graph computes what numpy computes.
 
-LAYOUTLAB_GRAPHS sets the number of graphs (300 unless it is set); a failure is shrunk to a small one and printed.
+LAYOUTLAB_GRAPHS sets the number of graphs (100 unless it is set, and 900 others in a slow test); a failure is shrunk to
+a small one and printed.
 """
 
 from __future__ import annotations
@@ -20,8 +21,9 @@ from layoutlab.engine.relax.tvm_cpu import tvm
 
 from .random_graphs import Step, build, graphs
 
-GRAPHS = int(os.environ.get("LAYOUTLAB_GRAPHS", "300"))
+GRAPHS = int(os.environ.get("LAYOUTLAB_GRAPHS", "100"))
 PARTS = 6
+MORE_GRAPHS = 900
 # Compiled without optimisation: it is the layouts that are tested, not LLVM, and it is four times as fast.
 TARGET = tvm.target.Target({"kind": "llvm", "opt-level": 0, "num-cores": 1})
 
@@ -87,11 +89,12 @@ def test_padded_channels_never_show(steps):
     compare(((9, 8, 5), steps, 1))
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_every_layout_computes_the_same(part):
-    @seed(part)
+def compare_drawn(seed_: int, count: int) -> None:
+    """Compare `count` graphs that are drawn with a seed."""
+
+    @seed(seed_)
     @settings(
-        max_examples=max(1, GRAPHS // PARTS),
+        max_examples=max(1, count),
         deadline=None,
         database=None,
         print_blob=False,
@@ -102,3 +105,14 @@ def test_every_layout_computes_the_same(part):
         compare(graph)
 
     compare_any()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_layout_computes_the_same(part):
+    compare_drawn(part, GRAPHS // PARTS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS, 2 * PARTS))
+def test_every_layout_of_many_more_computes_the_same(part):
+    compare_drawn(part, MORE_GRAPHS // PARTS)

@@ -57,6 +57,17 @@ def test_what_disturbs_a_round_disturbs_both_rows_of_it():
     assert found.verdict == "faster"
 
 
+def test_a_baseline_of_another_time_is_not_paired():
+    """Its rounds need not be as many, and its luck is not the row's: the same drift widens the interval."""
+    drift = np.linspace(1.0, 1.15, 9)
+    row, base = [[0.8 * d] for d in drift], [[1.0 * d] for d in drift]
+    together, apart = ratio(row, base, seed=1), ratio(row, base, seed=1, paired=False)
+    assert apart.high - apart.low > together.high - together.low
+    fewer = ratio(row, base[:4], seed=1, paired=False)
+    assert fewer.low <= fewer.value <= fewer.high
+    assert ratio(row, base[:1], seed=1, paired=False).low is None
+
+
 def test_the_same_samples_give_the_same_interval():
     a, b = rounds(4.0, seed=4), rounds(5.0, seed=5)
     assert ratio(a, b, seed=1) == ratio(a, b, seed=1)

@@ -22,7 +22,7 @@ from layoutlab.engine.base import (
     to_json,
 )
 from layoutlab.errors import UsageError
-from layoutlab.report.comparison import compare
+from layoutlab.report.comparison import Comparison, compare
 from layoutlab.report.coverage import coverage_csv, coverage_notes, tasks_text
 from layoutlab.report.files import write_results
 from layoutlab.report.table import csv_table, json_table, markdown_table, terminal_table
@@ -211,6 +211,7 @@ untuned: 3 tasks, not tuned by the spec
 device: runs on this machine, Some CPU (x86_64), with its own target
 baseline: LiteRT 2.3.0, 1 thread, XNNPACK on
 median of 6 rounds in fresh processes, rows interleaved, 2 samples of at least 100 ms each; intervals by bootstrap over rounds
+each round: 1 thread, not pinned to cores, no cool-down, 500 ms of warm-up
 """
 
 
@@ -238,7 +239,8 @@ def test_markdown_is_a_page_with_how_to_repeat_it(comparison):
         "- versions: layoutlab 0.1.0, apache-tvm 0.27.0.post1",
         "- tuning: 100 trials a variant, evolutionary search, cost model xgb, weights packed, seed 1",
         "- outputs: 5 seeded inputs, tolerance 0.0001 + 0.001 x \\|TFLite\\|, seed 1",
-        "- conditions: load up to 0.5, governor unknown, frequency unknown kHz",
+        "- conditions: load up to 0.5, governor not readable, frequency not readable, CPU temperature not readable, "
+        "thermal status not readable",
     ):
         assert line in text.splitlines()
 
@@ -357,3 +359,73 @@ def test_untuned_tasks_are_named_up_to_five(comparison):
         "nhwc: 7 tasks, 0 tuned, 7 without a trial; 0 trials, 0 failed",
         "nhwc, softmax0, softmax1, softmax2, softmax3, softmax4 and 2 more: no trial reached it within the budget",
     ]
+
+
+def with_state(tmp_path, measure: dict, samples: dict) -> Comparison:
+    """The comparison of three rounds on a phone; `samples` has what is special in (row, round)."""
+    three = SPEC.measure.model_copy(update={"rounds": 3, **measure})
+    with Store(tmp_path / "runs") as store:
+        record(store, SPEC.model_copy(update={"measure": three}))
+        for event in store.events:
+            if event["kind"] == "samples":
+                event |= {"cores": [4, 5, 6, 7], "disturbed": [], "conditions": [phone(34.0, 0), phone(41.6, 0)]}
+                event |= samples.get((event["row"], event["round"]), {})
+        return compare(store)
+
+
+def phone(temperature_c: float, thermal_status: int, limit_khz: int = 2_803_200) -> dict:
+    little = {"governor": "powersave", "frequency_khz": 600_000, "max_khz": 1_766_400, "limit_khz": 1_000_000}
+    big = {"governor": "schedutil", "frequency_khz": limit_khz, "max_khz": 2_803_200, "limit_khz": limit_khz}
+    return {
+        "load_1min": 1.5,
+        "governor": "schedutil",
+        "frequency_khz": limit_khz,
+        "cores": [{"core": number, "online": True, **(little if number < 4 else big)} for number in range(8)],
+        "temperatures_c": [["battery", 60.0], ["cpu-1-0-usr", temperature_c]],
+        "thermal_status": thermal_status,
+        "battery": {"level_percent": 80, "charging": True},
+    }
+
+
+def test_rows_say_how_their_rounds_were_taken(tmp_path):
+    hot = {"conditions": [phone(41.0, 0), phone(48.2, 2, 1_900_000)], "disturbed": ["thermal status 2 (moderate)"]}
+    comparison = with_state(tmp_path, {}, {("nhwc", 1): hot, ("nhwc", 2): hot})
+    rows = {row.name: row for row in comparison.rows}
+    assert rows["nhwc"].flags == ("1 ops untuned", "disturbed 2 of 3 rounds")
+    assert rows["nchw8c"].flags == ("1 ops untuned",)
+    lines = terminal_table(comparison).splitlines()
+    assert lines[-3:-1] == [
+        "each round: 1 thread, pinned to cores 4-7, no cool-down, 500 ms of warm-up",
+        "nhwc was disturbed: round 2: thermal status 2 (moderate); round 3: thermal status 2 (moderate)",
+    ]
+    assert (
+        "- conditions: load up to 1.5, governor schedutil, frequency 1900000 to 2803200 kHz, cores 4-7 capped at 1900000 "
+        "of 2803200 kHz, CPU temperature 34 to 48 °C, thermal status up to 2 (moderate), battery 80 % and charging"
+    ) in markdown_table(comparison).splitlines()
+    row = next(csv.DictReader(io.StringIO(csv_table(comparison))))
+    names = (
+        "threads",
+        "cores",
+        "warmup_ms",
+        "cooldown_ms",
+        "cooldown_until_c",
+        "rounds",
+        "repeats",
+        "rounds_disturbed",
+    )
+    assert [row[name] for name in names] == ["1", "4-7", "500", "0", "", "3", "2", "2"]
+    rounds = json.loads(json_table(comparison))["rows"][0]["rounds"]
+    assert (rounds["cores"], list(rounds["disturbed"])) == ([4, 5, 6, 7], ["2", "3"])
+
+
+def test_a_cool_down_is_told_with_what_it_came_to(tmp_path):
+    cooled = {"waited_s": 300.0, "until_c": 40, "hottest_c": 42.0, "reached": False}
+    measure = {"cooldown_ms": 2000, "cooldown_until_c": 40.0}
+    lines = terminal_table(with_state(tmp_path, measure, {("nhwc", 1): {"cooldown": cooled}})).splitlines()
+    assert lines[-3:-1] == [
+        "each round: 1 thread, pinned to cores 4-7, cool-down of 2000 ms and until 40 °C, 500 ms of warm-up",
+        "cool-down: waited up to 300 s, 1 of 12 rounds still above 40 °C",
+    ]
+    unknown = {"waited_s": 2.0, "until_c": 40, "hottest_c": None, "reached": None}
+    again = with_state(tmp_path / "again", measure, {("nhwc", 1): {"cooldown": unknown}})
+    assert terminal_table(again).splitlines()[-2] == "no CPU temperature was readable, so the cool-down waited for none"

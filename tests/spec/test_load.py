@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from layoutlab.errors import SpecError
 from layoutlab.spec.load import LoadedSpec, find_spec, load_spec
-from layoutlab.spec.models import HookSpec, Spec
+from layoutlab.spec.models import DeviceSpec, HookSpec, Spec
 
 from .texts import FULL, SMALLEST
 
@@ -46,6 +46,8 @@ def test_full_spec(load):
     assert spec.tuning.search == "replay-trace" and spec.tuning.pack_weights is False
     assert (spec.check.rtol, spec.check.atol) == (1e-3, 0.0)
     assert (spec.measure.warmup_ms, spec.measure.seed) == (0, 0)
+    assert (spec.measure.cores, spec.measure.cooldown_ms) == ((4, 5), 100)
+    assert (spec.measure.cooldown_until_c, spec.measure.cooldown_limit_s) == (40.5, 60)
 
 
 def test_threads_are_the_baselines_else_the_targets_cores_else_one(load):
@@ -58,7 +60,7 @@ def test_defaults(load):
     spec = load(SMALLEST).spec
     assert (spec.target, spec.device, spec.baseline.runtime, spec.description) == (
         "host",
-        "auto",
+        DeviceSpec(on="auto"),
         "tflite",
         None,
     )
@@ -91,6 +93,10 @@ def test_defaults(load):
         "repeats": 10,
         "min_repeat_ms": 100,
         "warmup_ms": 500,
+        "cores": "big",
+        "cooldown_ms": 0,
+        "cooldown_until_c": None,
+        "cooldown_limit_s": 300,
         "seed": 1,
     }
 

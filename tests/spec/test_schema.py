@@ -30,7 +30,7 @@ def test_it_is_json_and_names_its_dialect():
 def test_every_field_is_described_and_unknown_keys_are_refused():
     models = [SCHEMA, *SCHEMA["$defs"].values()]
     models = [model["anyOf"][1] if "anyOf" in model else model for model in models]
-    assert len(models) == 10
+    assert len(models) == 11
     for model in models:
         assert model["additionalProperties"] is False
         assert model["description"] and model["title"]
@@ -61,6 +61,12 @@ def test_a_hook_is_a_string_or_a_mapping():
 def test_a_model_is_a_file_or_a_build():
     assert SCHEMA["$defs"]["ModelSpec"]["oneOf"] == [{"required": ["file"]}, {"required": ["build"]}]
     assert field("ModelSpec", "input_range")["items"] == {"type": "number"}
+
+
+def test_cores_are_a_word_or_numbers():
+    word, numbers = field("MeasureSpec", "cores")["oneOf"]
+    assert word["enum"] == ["big", "little", "all"]
+    assert (numbers["minItems"], numbers["items"]) == (1, {"type": "integer", "minimum": 0, "maximum": 9999})
 
 
 def test_null_is_nowhere_offered():

@@ -167,14 +167,91 @@ WRONG = [
      ['4:14: target: unknown flag "-mcup": did you mean "-mcpu"?',
       "5:21: baseline.threads: 1, but the target has num-cores 4: a comparison needs equal threads"]),
     ("", "baseline: {runtime: tflight, threads: 257}\n",
-     ['4:21: baseline.runtime: expected tflite, found "tflight": did you mean "tflite"?',
+     ['4:21: baseline.runtime: expected tflite or benchmark_model, found "tflight": did you mean "tflite"?',
       "4:39: baseline.threads: expected a whole number from 1 to 256, found 257"]),
-    ("", "device: phone\n", ['4:9: device: expected auto, host or kryo, found "phone"']),
+    ("", "device: rpc://127.0.0.1\n", [
+        "4:9: device: expected auto, host, kryo, rpc://host:port/key, agent://host:port or {rpc: host:port, key: …}, "
+        'found "rpc://127.0.0.1"',
+    ]),
+    ("", "device: krio\n", [
+        "4:9: device: expected auto, host, kryo, rpc://host:port/key, agent://host:port or {rpc: host:port, key: …}, "
+        'found "krio": did you mean "kryo"?',
+    ]),
+    ("", "device: {}\n", ["4:9: device: a device needs exactly one of on, rpc and agent, found none"]),
+    ("", "device: {rpc: '127.0.0.1:9190'}\n", [
+        "4:9: device: rpc is a tracker, which needs the devices' key, e.g. {rpc: 127.0.0.1:9190, key: pixel}",
+    ]),
+    ("", "device: {rpc: here, key: a b}\n", [
+        '4:15: device.rpc: expected host:port, found "here"',
+        "4:26: device.key: expected a device's key: letters, digits and . _ - (no spaces), found \"a b\"",
+    ]),
+    ("", "device: {rpc: '127.0.0.1:9190', agent: '127.0.0.1:9191', key: k}\n", [
+        "4:40: device.agent: rpc is given too: a device has exactly one of on, rpc and agent",
+    ]),
+    ("", "device: {on: host, key: k}\n", ["4:25: device.key: only rpc and agent take a key"]),
+    ("", "device: {agent: '127.0.0.1:9190,board'}\n", [
+        '4:17: device.agent: expected host:port of one or several agents, with commas between, '
+        'found the text "127.0.0.1:9190,board"',
+    ]),
+    ("", "device: {agent: '127.0.0.1:9190', timeout_s: 1}\n", [
+        "4:46: device.timeout_s: expected a whole number from 5 to 86400, found 1",
+    ]),
+    ("", "device: phone\n", [
+        "4:9: device: expected auto, host, kryo, rpc://host:port/key, agent://host:port or {rpc: host:port, key: …}, "
+        'found "phone"',
+    ]),
+    ("", "baseline: {tool: /d/benchmark_model, flags: {verbose: true}}\n",
+     ["4:18: baseline.tool: only runtime benchmark_model takes tool",
+      "4:45: baseline.flags: only runtime benchmark_model takes flags"]),
+    ("", "baseline: {runtime: benchmark_model}\n",
+     ["4:11: baseline: runtime benchmark_model needs exactly one of tool and results, found neither"]),
+    ("", "baseline: {runtime: benchmark_model, results: [a.txt], through: adb, flags: {verbose: true}}\n",
+     ["4:65: baseline.through: through belongs to a tool, and results are of runs before",
+      "4:77: baseline.flags: flags belongs to a tool, and results are of runs before"]),
+    ("", "baseline: {runtime: benchmark_model, results: [a.txt], tool: /d/benchmark_model}\n",
+     ["4:47: baseline.results: tool is given too: there is either a tool or results"]),
+    ("", "baseline: {runtime: benchmark_model, results: a.txt}\n",
+     ['4:47: baseline.results: expected a list of files, one for each round, found "a.txt"']),
+    ("", "baseline: {runtime: benchmark_model, tool: /bin/sh}\n",
+     ['4:44: baseline.tool: expected a program named benchmark_model, found "/bin/sh"']),
+    ("", "baseline: {runtime: benchmark_model, tool: --benchmark_model}\n",
+     ["4:44: baseline.tool: expected the path of benchmark_model on the device; its name contains that word, "
+      'found "--benchmark_model"']),
+    ("", "baseline: {runtime: benchmark_model, tool: benchmark_model, through: ssh:-oProxyCommand=x}\n",
+     ['4:70: baseline.through: expected local, adb, adb:SERIAL or ssh:HOST, found "ssh:-oProxyCommand=x"']),
+    ("", "baseline: {runtime: benchmark_model, tool: benchmark_model, through: adb;reboot}\n",
+     ['4:70: baseline.through: expected local, adb, adb:SERIAL or ssh:HOST, found "adb;reboot"']),
+    ("", "baseline: {runtime: benchmark_model, tool: benchmark_model, flags: {--verbose: 1, num_runs: 3, dry_run: 1, "
+     "x: [1]}}\n",
+     ["4:80: baseline.flags.--verbose: expected the name of a flag without dashes in front, such as use_xnnpack",
+      "4:93: baseline.flags.num_runs: layoutlab says this flag itself, from the spec's measure",
+      "4:105: baseline.flags.dry_run: a dry run measures nothing",
+      "4:111: baseline.flags.x: expected a value such as 3, true or a path, found a list of 1"]),
+    ("", "baseline: {runtime: benchmark_model, tool: benchmark_model, flags: verbose}\n",
+     ['4:68: baseline.flags: expected a mapping of the tool\'s flags, found "verbose"']),
+    ("", "baseline: {runtime: benchmark_model, results: [a.txt]}\ndevice: kryo\n",
+     ["4:21: baseline.runtime: benchmark_model measures, and device: kryo counts: such figures never share a table"]),
     ("", "tuning:\n", ["4:8: tuning: expected a mapping, found nothing"]),
     ("", "tuning: {cost_model: none}\n", ["4:22: tuning.cost_model: evolutionary search needs a cost model"]),
     ("", "tuning: {search: evolutionary, cost_model: none, trials: 0}\n",
      ["4:44: tuning.cost_model: evolutionary search needs a cost model",
       "4:58: tuning.trials: expected a whole number from 1 to 1000000, found 0"]),
+    ("", "measure: {cores: litle}\n",
+     ["4:18: measure.cores: expected big, little, all or a list of core numbers such as [4, 5], "
+      'found "litle": did you mean "little"?']),
+    ("", "measure: {cores: 4}\n",
+     ["4:18: measure.cores: expected big, little, all or a list of core numbers such as [4, 5], found 4"]),
+    ("", "measure: {cores: []}\n",
+     ["4:18: measure.cores: expected big, little, all or a list of core numbers such as [4, 5], "
+      "found an empty list"]),
+    ("", "measure: {cores: [4, big]}\n",
+     ['4:22: measure.cores[1]: expected a core number, from 0, found "big"']),
+    ("", "measure: {cores: [-1]}\n", ["4:18: measure.cores: core -1: cores are numbered from 0"]),
+    ("", "measure: {cores: [4, 5, 4]}\n", ["4:18: measure.cores: core 4 is named twice"]),
+    ("", "measure: {cooldown_until_c: hot, cooldown_ms: -1, cooldown_limit_s: 0}\n",
+     ['4:29: measure.cooldown_until_c: expected a number from 0 to 120, found "hot"',
+      "4:47: measure.cooldown_ms: expected a whole number from 0 to 600000, found -1",
+      "4:69: measure.cooldown_limit_s: expected a whole number from 1 to 3600, found 0"]),
     ("", "check: {seed: -1}\n",
      ["4:15: check.seed: expected a whole number from 0 to 2147483647, found -1"]),
 ]  # fmt: skip

@@ -29,5 +29,6 @@ variants:
     alter_op_layout: my.hooks:alter
 tuning: {trials: 10, search: replay-trace, cost_model: random, pack_weights: false, batch: 8, population: 64}
 check: {inputs: 3, seed: 2, rtol: 1e-3, atol: 0}
-measure: {rounds: 3, repeats: 2, min_repeat_ms: 1, warmup_ms: 0, seed: 0}
+measure: {rounds: 3, repeats: 2, min_repeat_ms: 1, warmup_ms: 0, seed: 0, cores: [4, 5],
+  cooldown_ms: 100, cooldown_until_c: 40.5, cooldown_limit_s: 60}
 """

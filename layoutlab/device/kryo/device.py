@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layoutlab.device.base import DeviceKind
+from layoutlab.device.base import DeviceKind, Leased
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.process import run_job
@@ -33,6 +34,14 @@ class KryoDevice:
         versions = self.toolchain.versions
         found = {f"core: {name}": versions[name] for name in shown if name in versions}
         return {**found, "core: model": f"{self.toolchain.folder.name}, penalty {PENALTY:g}"}
+
+    @property
+    def id(self) -> None:
+        """There is only one."""
+
+    def lease(self, log: Path, prefer: str | None = None) -> AbstractContextManager[Leased]:
+        """See `device.base.Device`."""
+        return nullcontext(self)
 
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.Device`."""

@@ -176,7 +176,8 @@ def _prune_zig(library: Path) -> None:
 def _try(base: Path) -> None:
     """Start everything once. Raises DeviceError with what the failing program says."""
     core = installed.toolchain(base, base, {}, {})
-    environment = {"PYTHONPATH": str(core.site), "TVM_USE_RUNTIME_LIB": "1"}
+    # Compiled modules, left behind on one machine and not on another, would shift what is counted.
+    environment = {"PYTHONPATH": str(core.site), "TVM_USE_RUNTIME_LIB": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     advice = "Please report this with the versions of your system (`cat /etc/os-release`)"
     done = run([*core.qemu, str(core.python), "-c", _GUEST_CHECK], environment=environment, folder=base)
     check(done, "importing TVM and LiteRT under qemu", advice)

@@ -34,9 +34,10 @@ from layoutlab.engine.relax.provenance.trace import trace
 from layoutlab.engine.relax.tune.borrow import borrow
 from layoutlab.engine.relax.tune.coverage import coverage, with_only_schedules
 from layoutlab.engine.relax.tune.kinds import KINDS, task_kind
+from layoutlab.engine.relax.tune.pool import open_pool
 from layoutlab.engine.relax.tune.records import conv_times_us, open_database
 from layoutlab.engine.relax.tune.select import Choosable, select, skip
-from layoutlab.engine.relax.tune.tuner import extract_tasks, tune
+from layoutlab.engine.relax.tune.tuner import PoolOpener, extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.engine.relax.vectors import vector_floats
 from layoutlab.errors import StageError, UsageError
@@ -113,6 +114,7 @@ def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneR
         report,
         job.device_kind,
         again=request.additional,
+        opener=_pool_opener(job, report),
     )
     return TuneResult(
         before=tuple(before),
@@ -182,9 +184,30 @@ def _tune(
     started = time.monotonic()
     chosen = _not_skipped(tasks, job.tuning)
     scratch = Path(job.folder) / "candidates"
-    ended = tune([tasks[index] for index in chosen], target, job.tuning, database, scratch, report, job.device_kind)
+    ended = tune(
+        [tasks[index] for index in chosen],
+        target,
+        job.tuning,
+        database,
+        scratch,
+        report,
+        job.device_kind,
+        opener=_pool_opener(job, report),
+    )
     skipped = frozenset(range(len(tasks))).difference(chosen)
     return database, coverage(database, tasks, skipped=skipped), ended, time.monotonic() - started
+
+
+def _pool_opener(job: CompileJob, report: Report) -> PoolOpener:
+    """Who gives the candidates their times: for devices over RPC a pool that knows where they are."""
+    address = job.rpc
+    if address is None:
+        return open_pool
+    from layoutlab.engine.relax.tune.rpc_pool import RpcPool
+
+    return lambda kind, target, folder, options: RpcPool(
+        target, folder, options, address, lambda text: report("say", text=text)
+    )
 
 
 def _database(job: CompileJob) -> meta_schedule.database.Database:

@@ -1,9 +1,11 @@
-"""Linking what TVM compiled into a shared library, for this machine or for a simulated aarch64 core."""
+"""Linking what TVM compiled into a shared library: for this machine, a simulated aarch64 core, or any device."""
 
 from __future__ import annotations
 
+import importlib.util
 import subprocess
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from layoutlab.device.base import DeviceKind
@@ -15,19 +17,34 @@ Linker = Callable[..., None]
 
 def linker_for(device_kind: DeviceKind) -> Linker | None:
     """The linker for a kind of device; None means TVM's own choice, which is this machine's C compiler."""
-    if device_kind != "kryo":
+    if device_kind == "host":
         return None
+    if device_kind == "rpc":
+        # Pages of 16 KiB are what Android asks for since version 15; elsewhere they do no harm.
+        return _zig_linker(_zig(), "-z", "max-page-size=16384")
     from layoutlab.device.kryo.installed import require
 
     return _zig_linker(str(require().zig))
 
 
-def _zig_linker(zig: str) -> Linker:
-    def link(output: str, objects: str | Sequence[str], options: Any = None, **_: Any) -> None:
+def _zig() -> str:
+    """The program of the package ziglang. Raises StageError when it is not installed."""
+    package = importlib.util.find_spec("ziglang")
+    if package is None or package.origin is None:
+        raise StageError(
+            "build", "nothing here links for other machines: pip install 'layoutlab[rpc]', which brings zig"
+        )
+    return str(Path(package.origin).with_name("zig"))
+
+
+def _zig_linker(zig: str, *options: str) -> Linker:
+    def link(output: str, objects: str | Sequence[str], _options: Any = None, **_: Any) -> None:
         names = [objects] if isinstance(objects, str) else list(objects)
         # The objects are position independent and bring all they need but libc and libm, which every process that
         # loads the library has: LLVM's linker alone does, in milliseconds.
-        done = subprocess.run([zig, "ld.lld", "-shared", "-o", output, *names], capture_output=True, text=True)
+        done = subprocess.run(
+            [zig, "ld.lld", "-shared", *options, "-o", output, *names], capture_output=True, text=True
+        )
         if done.returncode:
             raise StageError("build", f"ld.lld: {first_message(done.stderr)}")
 

@@ -111,7 +111,7 @@ def test_a_candidate_costs_what_can_be_reasoned(core, adding):
 def test_a_candidate_that_crashes_costs_itself_only(core, adding, toolchain, tmp_path):
     with pytest.raises(StageError) as caught:
         core.run_candidate(library(toolchain, tmp_path, "__builtin_trap();"), [], 60)
-    assert str(caught.value) == "run: crashed its process on the device"
+    assert str(caught.value) == "run: crashed its process on the device (SIGTRAP)"
     assert core.run_candidate(adding, [("float32", (FLOATS,))] * 3, 60)
 
 

@@ -26,7 +26,7 @@ from layoutlab.engine.relax.tune.executors import STALL_S, WarmExecutor, as_fini
 from layoutlab.engine.relax.tune.simulated import SIMULATION_S, simulate_candidate
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
-_P = TypeVar("_P", bound="_Pool")
+_P = TypeVar("_P", bound="BuildingPool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +65,12 @@ class CandidatePool(Protocol):
 def open_pool(
     device_kind: DeviceKind, target: tvm.target.Target, folder: Path, options: TuningOptions
 ) -> CandidatePool:
-    """The pool for a kind of device; files lie in `folder` while they are needed."""
+    """The pool for this machine or the simulated core; files lie in `folder` while they are needed."""
     pool = SimulatedPool if device_kind == "kryo" else HostPool
     return pool(target, folder, options)
 
 
-class _Pool:
+class BuildingPool:
     """What ends together: the builders, and the processes that run what they built."""
 
     def __init__(
@@ -89,7 +89,7 @@ class _Pool:
         self._open.close()
 
 
-class HostPool(_Pool):
+class HostPool(BuildingPool):
     """Builds the candidates of a batch side by side, then measures them one after the other.
 
     Nothing else of the tuner runs while a candidate is measured: the device is this machine.
@@ -102,13 +102,14 @@ class HostPool(_Pool):
         self._timing = Timing(
             repeats=options.repeats, min_repeat_ms=options.min_repeat_ms, cold_cache=options.cold_cache
         )
+        self._cores, self._threads = options.cores, threads_of(target)
         self._runner = WarmExecutor(1, self._timing.timeout_s, self._folder)
         self._open.callback(self._runner.shutdown, cancel_futures=True)
 
     def submit(self, candidates: Sequence[meta_schedule.MeasureCandidate]) -> Collect:
         """Begin to build; measuring begins with the wait for the outcomes."""
         builds = self._builders.start(candidates)
-        arguments = [_arguments(candidate) for candidate in candidates]
+        arguments = [arguments_of(candidate) for candidate in candidates]
         return lambda: self._measure(builds, arguments)
 
     def _measure(self, builds: Sequence[Future[bytes]], arguments: Sequence[Arguments]) -> list[Outcome]:
@@ -120,12 +121,12 @@ class HostPool(_Pool):
         ]
 
     def _measure_one(self, library: bytes, arguments: Arguments) -> Outcome:
-        run = self._runner.submit(measure_candidate, library, arguments, self._timing)
+        run = self._runner.submit(measure_candidate, library, arguments, self._timing, self._cores, self._threads)
         ((_, seconds, error),) = as_finished([run], "the run", self._timing.timeout_s + STALL_S)
         return Outcome(seconds=seconds, error=error)
 
 
-class SimulatedPool(_Pool):
+class SimulatedPool(BuildingPool):
     """Builds and counts candidates side by side, on one simulated core for each processor.
 
     Counts do not change with what else the machine does, so nothing has to wait for anything.
@@ -146,7 +147,7 @@ class SimulatedPool(_Pool):
         builds = self._builders.start(candidates)
         # A thread carries the libraries from the builders to the cores while the search goes on.
         count = concurrent.thread(daemon=True)(self._count)
-        batch = count(builds, [_arguments(candidate) for candidate in candidates])
+        batch = count(builds, [arguments_of(candidate) for candidate in candidates])
         # Every wait within it has an end: one for each build and one for each count.
         return lambda: batch.result(timeout=2 * STALL_S * (1 + len(candidates)) * self.in_flight)
 
@@ -164,10 +165,15 @@ class SimulatedPool(_Pool):
         return [outcomes[index] for index in range(len(builds))]
 
 
-def _arguments(candidate: meta_schedule.MeasureCandidate) -> Arguments:
+def arguments_of(candidate: meta_schedule.MeasureCandidate) -> Arguments:
     """(dtype, shape) of the tensors of a candidate."""
     described = [info.as_json() for info in candidate.args_info]
     return [(str(dtype), tuple(int(extent) for extent in shape)) for _, dtype, shape in described]
+
+
+def threads_of(target: tvm.target.Target) -> int:
+    """How many threads the target's code runs with."""
+    return int(target.attrs.get("num-cores", 1))
 
 
 def target_dict(target: tvm.target.Target) -> dict[str, Any]:

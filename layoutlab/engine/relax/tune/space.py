@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from layoutlab.engine.relax.cpu_only import load_intrinsics
 from layoutlab.engine.relax.tune.register_tiles import Registers, has_register_tiles, register_tiles
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.engine.relax.vectors import is_aarch64, vector_floats, vector_registers
@@ -18,6 +19,7 @@ def make_context(
     **options: Any,
 ) -> meta_schedule.TuneContext:
     """What searches the schedules of one task; `options` are further arguments of MetaSchedule's TuneContext."""
+    load_intrinsics(target)
     return meta_schedule.TuneContext(
         mod=mod, target=target, space_generator=_generator(mod, target), search_strategy=strategy, **options
     )

@@ -51,8 +51,8 @@ def tune(
     Files of candidates are kept in the folder `scratch` while they are needed; what a killed run left there is
     removed.
 
-    `device_kind` is "host" or "kryo"; on the simulated core times are cycles at its clock. `opener` gives the pool in
-    which candidates get their times.
+    On the simulated core (`device_kind` "kryo") times are cycles at its clock. `opener` gives the pool in which
+    candidates get their times.
 
     What is proposed is a function of the options, the tasks, the records in the database and the candidates' times.
 

@@ -1,0 +1,1 @@
+"""Phones and boards over TVM RPC."""

@@ -1,0 +1,100 @@
+"""A leased agent (`layoutlab.agent`). Imports TVM: for worker processes.
+
+The agent does each thing in a process of its own, so what crashes or hangs costs nothing but itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tvm import rpc
+
+from layoutlab.device.agent_session import AgentSession
+from layoutlab.device.candidate_timing import Timing
+from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.errors import DeviceError, DeviceLost, StageError, first_message
+
+_T = TypeVar("_T")
+
+
+class LeasedAgent:
+    """See `device.rpc.remote.Remote`."""
+
+    def __init__(self, session: rpc.RPCSession, do: Callable[..., Any], where: str, address: RpcAddress) -> None:
+        self._session = AgentSession.of(session, do, where)
+        self._where, self._timeout_s = where, address.timeout_s
+        self._placed_files: set[str] = set()
+        self.description: dict[str, Any] = {"id": where, **self._session.do_within(self._timeout_s, "describe")}
+
+    def require_cores(self, cores: str | list[int], threads: int) -> None:
+        """See `Remote`."""
+        try:
+            self._session.do_within(self._timeout_s, "choose_cores", wanted=cores, threads=threads)
+        except StageError as error:
+            raise DeviceError(f"the device at {self._where}: {error.cause}") from None
+
+    def close(self) -> None:
+        """See `Remote`."""
+        self._session.close()
+
+    def echo(self, path: Path) -> tuple[bytes, float]:
+        """See `Remote`."""
+        started = time.monotonic()
+        self._transfer(lambda: self._session.upload(path, "echo"))
+        back = self._transfer(lambda: self._session.download("echo"))
+        return back, time.monotonic() - started
+
+    def compute_outputs(
+        self, runner: Mapping[str, Any], inputs: Path, outputs: Path, timeout_s: float
+    ) -> dict[str, Any]:
+        """See `Remote`."""
+        placed = self._placed(runner, inputs)
+        done: dict[str, Any] = self._session.do_within(timeout_s, "compute_outputs", **placed, outputs="outputs.npz")
+        outputs.write_bytes(self._transfer(lambda: self._session.download("outputs.npz")))
+        return done
+
+    def take_samples(
+        self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """See `Remote`."""
+        placed = self._placed(runner, inputs)
+        done: dict[str, Any] = self._session.do_within(timeout_s, "take_samples", **placed, **arguments)
+        return done
+
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """See `Remote`."""
+        placed = self._placed(runner, inputs)
+        done: dict[str, Any] = self._session.do_within(timeout_s, "time_functions", **placed, **arguments)
+        return done
+
+    def measure_candidate(
+        self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]
+    ) -> float:
+        """See `Remote`."""
+        self._transfer(lambda: self._session.upload(library, "candidate.so"))
+        asked = {"library": "candidate.so", "arguments": arguments, **asdict(timing), **options}
+        return float(self._session.do_within(self._timeout_s, "measure_candidate", **asked))
+
+    def _placed(self, runner: Mapping[str, Any], inputs: Path) -> dict[str, Any]:
+        return {"runner": {**runner, "path": self._place(Path(runner["path"]))}, "inputs": self._place(inputs)}
+
+    def _place(self, path: Path) -> str:
+        """The name of the file on the device, where it is copied once in a session."""
+        name = hashlib.sha256(path.read_bytes()).hexdigest()[:16] + path.suffix
+        if name not in self._placed_files:
+            self._transfer(lambda: self._session.upload(path, name))
+            self._placed_files.add(name)
+        return name
+
+    def _transfer(self, work: Callable[[], _T]) -> _T:
+        try:
+            return work()
+        except Exception as error:
+            raise DeviceLost(f"the device at {self._where} went away: {first_message(error)}") from error

@@ -1,0 +1,1 @@
+"""How agents and trackers are reached: listening, handshakes, sessions, and registering with a tracker."""
