@@ -168,3 +168,24 @@ def test_another_price_needs_no_new_run(done, tmp_path):
         cost, old = row["simulated"], before[row["name"]]
         assert cost["memory_kcycles"] == pytest.approx(2 * float(old["memory_kcycles"]))
         assert cost["compute_kcycles"] == pytest.approx(float(old["compute_kcycles"]))
+
+
+def test_the_profile_of_a_simulated_run(done):
+    """Functions and remainder sum exactly to the row of the table; every original operator has its place."""
+    folder, _ = done
+    finished = run(folder, "profile", "x.yaml", "--json")
+    assert finished.returncode == 0, finished.stderr
+    profiles = json.loads(finished.stdout)
+    table = {
+        row["variant"]: float(row["simulated_ms"]) for row in read(folder, "table.csv") if row["variant"] != "tflite"
+    }
+    assert {name: profile["end_to_end_ms"] for name, profile in profiles.items()} == pytest.approx(table, rel=1e-4)
+    for profile in profiles.values():
+        assert profile["simulated"]
+        rows = profile["rows"]
+        assert sum(row["time_ms"] for row in rows) + profile["remainder_ms"] == pytest.approx(profile["end_to_end_ms"])
+        assert 0 < profile["remainder_ms"] < profile["end_to_end_ms"] / 2
+        assert sum(row["calls"] for row in rows) == len({node for row in rows for node in row["nodes"]})
+        assert all((op["node"] is None) == (op["removed"] is not None) for op in profile["operators"])
+    tuned = [row for row in profiles["nchw4c"]["rows"] if row["best_us"] is not None]
+    assert len(tuned) > 5 and all(row["ratio"] > 0 for row in tuned)

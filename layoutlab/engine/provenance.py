@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 # Why an operator is in no function.
 AT_COMPILE_TIME = "computed at compile time from constants"
 AS_VIEW = "moves nothing: its result is its input under another shape"
+COMPUTED_ONCE = "the same as operator {}, and computed once for both"
 UNUSED = "nothing needs its result"
 NOT_IMPORTED = "TVM imports it as a constant, or as its input"
 UNKNOWN = "unknown"

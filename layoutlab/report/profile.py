@@ -14,8 +14,8 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from layoutlab.engine.provenance import Operator
-from layoutlab.profiling import SLOWER, SLOWER_SHARE, Profile, ProfileRow
 from layoutlab.report.files import write_texts
+from layoutlab.report.profile_data import SLOWER, SLOWER_SHARE, Profile, ProfileRow
 
 _NONE = "-"
 _NO_OPS = "layout"

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-from layoutlab.engine.provenance import AS_VIEW, Provenance
+from layoutlab.engine.provenance import AT_COMPILE_TIME, UNKNOWN, Provenance
 from layoutlab.engine.relax.build import apply_records, build_library
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.layout.convert import apply_plan
 from layoutlab.engine.relax.layout.plan import plan
 from layoutlab.engine.relax.lower import lower
-from layoutlab.engine.relax.provenance.trace import trace
+from layoutlab.engine.relax.provenance.trace import task_names, trace
 from layoutlab.engine.relax.tune.tuner import extract_tasks
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 
@@ -52,7 +52,7 @@ def imported_model(path: Path) -> tvm.IRModule:
 def require_complete(provenance: Provenance) -> None:
     computed = [op for function in provenance.functions for op in function.ops]
     assert sorted([*computed, *provenance.removed]) == list(range(len(provenance.operators)))
-    assert set(provenance.removed.values()) <= {AS_VIEW}
+    assert UNKNOWN not in provenance.removed.values()
     assert all(f.ops or f.parts or f.transforms for f in provenance.functions)
     assert None not in [function.task for function in provenance.functions]
     assert sorted(provenance.homes) == sorted(computed)
@@ -108,6 +108,35 @@ PACKED = """\
 12: 14 CONV_2D -> 1x4x1x1x4 NCHW4c, 2064 FLOP
 13: 15 RESHAPE, reshape NCHW4c->NHWC -> 1x16 -, 0 FLOP
 14: 16 SOFTMAX -> 1x16 -, 80 FLOP"""
+
+
+def test_equal_functions_have_one_task():
+    target = tvm.target.Target(TARGET)
+    lowered = lower(imported_model(TINY / "tiny_dense.tflite"), target, pack_weights=True)
+    tasks = extract_tasks(lowered, target)
+    names = {str(task.task_name) for task in tasks}
+    assert task_names(lowered, tasks) == {name: name for name in names}
+    both = tvm.IRModule({**lowered.functions, tvm.ir.GlobalVar("again"): lowered["softmax1"]})
+    assert task_names(both, tasks) == {**{name: name for name in names}, "again": "softmax1"}
+
+
+@pytest.mark.slow
+def test_operators_that_need_no_function(face_models):
+    """Weights stored as float16, and two poolings of the same tensor."""
+    path = face_models / "face_detection_front.tflite"
+    provenance = traced(path, imported_model(path), "nhwc").provenance
+    require_complete(provenance)
+    assert {(provenance.operators[op].type, why) for op, why in provenance.removed.items()} == {
+        ("DEQUANTIZE", AT_COMPILE_TIME)
+    }
+    path = face_models / "face_landmark.tflite"
+    provenance = traced(path, imported_model(path), "nhwc").provenance
+    require_complete(provenance)
+    (twin,) = provenance.removed
+    other = int(provenance.removed[twin].split()[4].rstrip(","))
+    assert provenance.removed[twin] == f"the same as operator {other}, and computed once for both"
+    assert provenance.operators[twin].type == provenance.operators[other].type == "MAX_POOL_2D"
+    assert provenance.operators[twin].shape == provenance.operators[other].shape
 
 
 def outputs_of_functions(found: Traced, path: Path, folder: Path) -> list[np.ndarray]:

@@ -13,8 +13,8 @@ from layoutlab.device.kryo.cycles import Totals
 from layoutlab.engine.base import Artifact, Census, TaskCoverage
 from layoutlab.engine.provenance import AS_VIEW, ExecutedFunction, Operator, Provenance
 from layoutlab.errors import StageError
-from layoutlab.profiling import measured_profile, simulated_profile
 from layoutlab.report.profile import profile_csv, profile_json, profile_text, profiles_text
+from layoutlab.report.profile_data import measured_profile, simulated_profile
 
 
 def operator(index: int, kind: str, flop: int) -> Operator:

@@ -26,7 +26,7 @@ class _Follower:
         self._waiting: dict[Key, deque[tuple[Key, Marks]]] = defaultdict(deque)
         names: dict[relax.Var, Key] = {}
         for binding in bindings_of(before["main"]):
-            key = _key(binding.value, names)
+            key = key_of(binding.value, names)
             if isinstance(binding.value, relax.Call):
                 self._waiting[key].append((hash(binding.var), marks_of(binding.value)))
             else:
@@ -34,19 +34,20 @@ class _Follower:
 
     def take(self, call: relax.Call, names: Mapping[relax.Var, Key]) -> tuple[Key, Marks]:
         """The variable that the call was bound to before fusing, and its marks; what is not found has none."""
-        waiting = self._waiting[_key(call, names)]
+        waiting = self._waiting[key_of(call, names)]
         return waiting.popleft() if waiting else (hash(call), ())
 
 
-def _key(expr: Any, names: Mapping[relax.Var, Key]) -> Key:
+def key_of(expr: Any, names: Mapping[relax.Var, Key]) -> Key:
+    """What stands for an expression: equal for the same callee on the same operands; `names` are keys of variables."""
     if isinstance(expr, relax.Var):
         return names.get(expr, hash(expr))
     if isinstance(expr, relax.Call):
-        return ("call", _key(expr.op, names), *(_key(argument, names) for argument in expr.args))
+        return ("call", key_of(expr.op, names), *(key_of(argument, names) for argument in expr.args))
     if isinstance(expr, relax.Tuple):
-        return ("tuple", *(_key(field, names) for field in expr.fields))
+        return ("tuple", *(key_of(field, names) for field in expr.fields))
     if isinstance(expr, relax.TupleGetItem):
-        fields = _key(expr.tuple_value, names)
+        fields = key_of(expr.tuple_value, names)
         return fields[1 + expr.index] if isinstance(fields, tuple) else ("item", fields, int(expr.index))
     if isinstance(expr, tvm.ir.GlobalVar):
         return str(expr.name_hint)
@@ -61,7 +62,7 @@ def fused_marks(before: tvm.IRModule, fused: tvm.IRModule) -> dict[relax.Var, Ma
     for binding in bindings_of(fused["main"]):
         value = binding.value
         if not isinstance(value, relax.Call):
-            names[binding.var] = _key(value, names)
+            names[binding.var] = key_of(value, names)
         elif isinstance(value.op, tvm.ir.GlobalVar):
             names[binding.var], found[binding.var] = _follow(fused[value.op], value, names, follower)
         else:
@@ -74,7 +75,7 @@ def _follow(
 ) -> tuple[Key, Marks]:
     """The value that a call of a group's function gives, and the marks of all calls in it."""
     inner: dict[relax.Var, Key] = {
-        parameter: _key(argument, names) for parameter, argument in zip(function.params, call.args, strict=True)
+        parameter: key_of(argument, names) for parameter, argument in zip(function.params, call.args, strict=True)
     }
     marks: list[str] = []
     for binding in bindings_of(function):
@@ -82,5 +83,5 @@ def _follow(
             inner[binding.var], found = follower.take(binding.value, inner)
             marks += found
         else:
-            inner[binding.var] = _key(binding.value, inner)
-    return _key(function.body.body, inner), joined(marks)
+            inner[binding.var] = key_of(binding.value, inner)
+    return key_of(function.body.body, inner), joined(marks)

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tvm
 from tvm import relax
+from tvm_ffi import structural_equal, structural_hash
 
 from layoutlab.engine.provenance import (
     AS_VIEW,
     AT_COMPILE_TIME,
+    COMPUTED_ONCE,
     NOT_IMPORTED,
     UNKNOWN,
     UNUSED,
@@ -20,6 +22,7 @@ from layoutlab.engine.provenance import (
     Provenance,
 )
 from layoutlab.engine.relax.importer import import_model
+from layoutlab.engine.relax.provenance.fusion import Key, key_of
 from layoutlab.engine.relax.provenance.marks import (
     LAYOUT,
     TASK,
@@ -49,7 +52,7 @@ def trace(
     views = {mark for call in calls if call not in executed for mark in marks_of(call)}
     homes = {mark: node for node, call in enumerate(executed) for mark in _operators(marks_of(call))}
     ops = operators(data)
-    names = _task_names(lowered, tasks)
+    names = task_names(lowered, tasks)
     functions = tuple(_executed(node, call, homes, ops, names) for node, call in enumerate(executed))
     missing = [op.index for op in ops if op.index not in homes]
     return Provenance(operators=ops, functions=functions, removed=_reasons(missing, views, data) if missing else {})
@@ -106,7 +109,7 @@ def _bytes(types: Iterable[tvm.ir.Type]) -> int:
     return total
 
 
-def _task_names(lowered: tvm.IRModule, tasks: Sequence[meta_schedule.ExtractedTask]) -> dict[str, str]:
+def task_names(lowered: tvm.IRModule, tasks: Sequence[meta_schedule.ExtractedTask]) -> dict[str, str]:
     """The task of each function of the lowered module; equal functions have one task, named after one of them."""
     known = {str(task.task_name) for task in tasks}
     normalize = tvm.get_global_func("tvm.s_tir.meta_schedule.normalize_mod")
@@ -117,7 +120,7 @@ def _task_names(lowered: tvm.IRModule, tasks: Sequence[meta_schedule.ExtractedTa
             found[name] = name
         elif isinstance(function, tvm.tirx.PrimFunc):
             mod = normalize(function)
-            equal = (task for task in tasks if tvm.ir.structural_equal(task.dispatched[0], mod))
+            equal = (task for task in tasks if structural_equal(task.dispatched[0], mod))
             task = next(equal, None)
             if task is not None:
                 found[name] = str(task.task_name)
@@ -130,6 +133,7 @@ def _reasons(missing: Iterable[int], views: Iterable[str], data: bytes) -> dict[
     bound = {binding.var: binding.value for binding in bindings_of(imported)}
     varying = _depend_on(imported.params, bound)
     needed = _needed(imported.body.body, bound)
+    twins = _twins(bound)
     reasons = {}
     for op in missing:
         own = [variable for variable, value in bound.items() if str(op) in marks_of(value)]
@@ -139,9 +143,26 @@ def _reasons(missing: Iterable[int], views: Iterable[str], data: bytes) -> dict[
             reasons[op] = UNUSED
         elif not any(variable in varying for variable in own):
             reasons[op] = AT_COMPILE_TIME
+        elif str(op) in views:
+            reasons[op] = AS_VIEW
         else:
-            reasons[op] = AS_VIEW if str(op) in views else UNKNOWN
+            reasons[op] = COMPUTED_ONCE.format(twins[own[-1]]) if own[-1] in twins else UNKNOWN
     return reasons
+
+
+def _twins(bound: Mapping[relax.Var, relax.Expr]) -> dict[relax.Var, str]:
+    """For each variable whose value an earlier operator computes as well: the marks of that."""
+    names: dict[relax.Var, Key] = {}
+    first: dict[Key, relax.Var] = {}
+    twins = {}
+    for variable, value in bound.items():
+        attributes = getattr(value, "attrs", None)
+        key = (key_of(value, names), None if attributes is None else structural_hash(attributes))
+        earlier = first.setdefault(key, variable)
+        names[variable] = key
+        if earlier is not variable:
+            twins[variable] = ", ".join(marks_of(bound[earlier]))
+    return twins
 
 
 def _variables(expr: relax.Expr) -> list[relax.Var]:
