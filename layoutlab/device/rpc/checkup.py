@@ -18,7 +18,7 @@ from layoutlab.device.rpc.device import litert_version
 from layoutlab.device.rpc.features import known_features, missing_features
 from layoutlab.device.rpc.links import LEASE_S, Wanted, links, not_tried
 from layoutlab.device.rpc.remote import Remote, open_remote
-from layoutlab.errors import DeviceError, LayoutlabError, StageError, first_message
+from layoutlab.errors import DeviceError, DeviceLost, StageError, first_message
 from layoutlab.findings import Finding, State
 from layoutlab.spec.target import architecture, format_target
 
@@ -63,7 +63,7 @@ def _try(part: str, look: Callable[[], _Seen]) -> Finding:
         state, detail, todo = "failed", broken.detail, broken.todo
     except StageError as error:
         state, detail, todo = "failed", f"{error.stage} failed", (error.cause,)
-    except LayoutlabError as error:
+    except DeviceLost as error:
         state, detail, todo = "failed", "the device went away", (str(error),)
     except Exception as error:
         state, detail, todo = "failed", type(error).__name__, (first_message(error),)
@@ -184,9 +184,14 @@ class _Checkup:
             raise
         except Exception as error:
             self._refuse_target(error)
-        probe.require_right(self._probe, self._leased, self._address.timeout_s)
-        self._sample(repeats=1, min_repeat_ms=1)
         threads = self._wanted.threads
+        try:
+            self._leased.require_cores(self._cores, threads)
+        except DeviceLost:
+            raise
+        except DeviceError as error:
+            raise _Broken("no such cores", str(error)) from error
+        probe.require_right(self._probe, self._leased, self._address.timeout_s)
         return "ok", f"built here, right there; {threads} thread{'' if threads == 1 else 's'}", ()
 
     def _refuse_target(self, error: Exception) -> NoReturn:
@@ -223,10 +228,13 @@ class _Checkup:
     def _sample(self, repeats: int, min_repeat_ms: int) -> dict[str, Any]:
         from layoutlab.device.rpc.probe import take_probe_samples
 
-        cores = self._wanted.cores if isinstance(self._wanted.cores, str) else list(self._wanted.cores)
         # Repeats get longer by steps, up to three times what is asked for.
         limit_s = self._address.timeout_s + 3 * repeats * min_repeat_ms / 1e3
-        return take_probe_samples(self._probe, self._leased, cores, repeats, min_repeat_ms, limit_s)
+        return take_probe_samples(self._probe, self._leased, self._cores, repeats, min_repeat_ms, limit_s)
+
+    @property
+    def _cores(self) -> str | list[int]:
+        return self._wanted.cores if isinstance(self._wanted.cores, str) else list(self._wanted.cores)
 
     @property
     def _leased(self) -> Remote:

@@ -48,11 +48,11 @@ def layoutlab(capsys) -> Layoutlab:
 def spec(tmp_path) -> Callable[..., Path]:
     """A spec of a target, as a file."""
 
-    def write(target: str, baseline: str = "{runtime: tflite}") -> Path:
+    def write(target: str, baseline: str = "{runtime: tflite}", cores: str = "big") -> Path:
         path = tmp_path / "here.yaml"
         path.write_text(
             f"name: here\nmodel: {{file: {TINY / 'tiny_conv.tflite'}}}\ntarget: {target}\nbaseline: {baseline}\n"
-            "variants: [{name: nhwc, alter_op_layout: keep}]\n"
+            f"variants: [{{name: nhwc, alter_op_layout: keep}}]\nmeasure: {{cores: {cores}}}\n"
         )
         return path
 
@@ -215,6 +215,16 @@ or run it on another device
 
 here cannot run on rpc://ADDRESS/pixel: see architecture""".splitlines(),
     )
+
+
+def test_cores_that_the_device_does_not_have(pixels, layoutlab, spec):
+    code, text = layoutlab("doctor", spec(X86, cores="[4095]"), "--device", pixels)
+    assert (code, [line for line in text.splitlines() if line.startswith(("kernel ", "clock "))]) == (
+        3,
+        ["kernel failed no such cores", "clock not tried needs: kernel"],
+    )
+    said = "kernel: the device at ADDRESS: measure.cores: core 4095 cannot be used here: there are core"
+    assert text.splitlines()[-3].startswith(said)
 
 
 def test_a_cpu_that_lacks_a_feature_and_a_device_without_litert(layoutlab, spec, tmp_path):
