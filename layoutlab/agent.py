@@ -72,6 +72,7 @@ def _verbs(name: str) -> Verbs:
 
     from layoutlab.device import cpu, on_device  # noqa: F401
     from layoutlab.device.function_times import time_functions
+    from layoutlab.device.kernel_times import time_kernels
     from layoutlab.measure import conditions, cores  # noqa: F401
 
     return {
@@ -80,6 +81,7 @@ def _verbs(name: str) -> Verbs:
         "compute_outputs": on_device.compute_outputs,
         "take_samples": on_device.take_samples,
         "measure_candidate": on_device.measure_candidate,
+        "time_kernels": time_kernels,
         "time_functions": time_functions,
         "count_inference": on_device.count_inference,
         "count_candidate": on_device.count_candidate,

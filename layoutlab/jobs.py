@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from layoutlab.device.base import DeviceKind
 from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.device.rpc.links import Wanted
 from layoutlab.engine.base import CompileJob, TuneRequest, from_json, to_json
@@ -125,6 +126,28 @@ def time_functions(report: Any, **arguments: Any) -> dict[str, Any]:
     return time_functions(**arguments)
 
 
+def build_kernels(
+    report: Any, target: dict[str, Any], threads: int, device_kind: DeviceKind, folder: str
+) -> dict[str, Any]:
+    """The kernels that measure a device's peaks, built for it, and the floats in one of the target's vectors."""
+    from layoutlab.engine.relax.peaks import build_kernels
+    from layoutlab.engine.relax.tvm_cpu import tvm
+    from layoutlab.engine.relax.vectors import vector_floats
+
+    report("stage", name="build")
+    made = tvm.target.Target(target)
+    kernels = build_kernels(made, threads, device_kind, Path(folder))
+    return {"kernels": [asdict(kernel) for kernel in kernels], "vector_floats": vector_floats(made)}
+
+
+def time_kernels(report: Any, **arguments: Any) -> list[list[float]]:
+    """Time the kernels that measure a device's peaks; see `layoutlab.device.kernel_times`."""
+    from layoutlab.device.kernel_times import time_kernels
+
+    report("stage", name="peaks")
+    return time_kernels(**arguments)
+
+
 def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
     """`compute_outputs` on the simulated core, which sees the files of this machine."""
     from layoutlab.device.kryo.core import SimulatedCore
@@ -173,6 +196,14 @@ def remote_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: st
 
     report("stage", name="run")
     return lease.taken().compute_outputs(runner, Path(inputs), Path(outputs), limit_s)
+
+
+def remote_kernels(report: Any, calls: list[Any], options: dict[str, Any], limit_s: float) -> list[list[float]]:
+    """`time_kernels` on the leased device; the libraries are this machine's."""
+    from layoutlab.device.rpc import lease
+
+    report("stage", name="peaks")
+    return lease.taken().time_kernels(calls, options, limit_s)
 
 
 def check_up_remote(report: Any, wanted: dict[str, Any]) -> None:
@@ -225,6 +256,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "compute_outputs": compute_outputs,
     "take_samples": take_samples,
     "time_functions": time_functions,
+    "build_kernels": build_kernels,
+    "time_kernels": time_kernels,
     "simulate_outputs": simulate_outputs,
     "simulate_inference": simulate_inference,
     "describe_remote": describe_remote,
@@ -232,6 +265,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "remote_outputs": remote_outputs,
     "remote_samples": remote_samples,
     "remote_functions": remote_functions,
+    "remote_kernels": remote_kernels,
     "check_up_remote": check_up_remote,
     "survey_remote": survey_remote,
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from layoutlab.roofline.kernels import Call
 from layoutlab.spec.models import MeasureSpec
 
 DeviceKind = Literal["host", "kryo", "rpc"]
@@ -88,6 +89,14 @@ def longest_s(measure: MeasureSpec) -> float:
     """
     wait_s = 0 if measure.cooldown_until_c is None else measure.cooldown_limit_s
     return 10 * expected_s(measure) + measure.cooldown_ms / 1e3 + wait_s
+
+
+@runtime_checkable
+class TimesKernels(Protocol):
+    """A leased device that can also time kernels of `roofline.kernels`."""
+
+    def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], log: Path) -> list[list[float]]:
+        """See `device.kernel_times.time_kernels`, whose further keyword arguments are `options`; paths are local."""
 
 
 @runtime_checkable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 from layoutlab.device.base import DeviceKind, Leased, longest_s, sample_arguments
 from layoutlab.process import run_job
+from layoutlab.roofline.kernels import Call
 from layoutlab.spec.models import MeasureSpec
 
 # How many inferences are looked into, and how long that may take.
@@ -68,3 +69,7 @@ class HostDevice:
         """See `device.base.TimesFunctions`."""
         arguments = {"runner": dict(runner), "inputs": str(inputs), **PROFILED}
         return dict(run_job("time_functions", arguments, log=log, timeout_s=10 * _GRACE_S))
+
+    def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], log: Path) -> list[list[float]]:
+        """See `device.base.TimesKernels`."""
+        return list(run_job("time_kernels", {"calls": calls, **options}, log=log, timeout_s=_GRACE_S))

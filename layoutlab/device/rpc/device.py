@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from layoutlab.device.rpc.address import GRACE_S, RpcAddress
 from layoutlab.engine.base import to_json
 from layoutlab.errors import DeviceError, DeviceLost, StageError
 from layoutlab.process import Worker, run_job
+from layoutlab.roofline.kernels import Call
 from layoutlab.spec.models import MeasureSpec, Spec
 
 # Starting a worker with TVM, finding a device that is free, and hearing what it is.
@@ -94,23 +95,27 @@ class LeasedDevice:
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.Device`."""
         arguments = {"runner": dict(runner), "inputs": str(inputs), "outputs": str(outputs)}
-        return self._do("remote_outputs", arguments, _OUTPUTS_S)
+        return dict(self._do("remote_outputs", arguments, _OUTPUTS_S))
 
     def take_samples(self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path) -> dict[str, Any]:
         """See `device.base.Device`."""
         arguments = {"runner": dict(runner), "inputs": str(inputs), "arguments": sample_arguments(measure)}
         limit_s = self.device.address.timeout_s + longest_s(measure)
-        return self._do("remote_samples", arguments, limit_s)
+        return dict(self._do("remote_samples", arguments, limit_s))
 
     def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.TimesFunctions`."""
         arguments = {"runner": dict(runner), "inputs": str(inputs), "arguments": PROFILED}
-        return self._do("remote_functions", arguments, _OUTPUTS_S)
+        return dict(self._do("remote_functions", arguments, _OUTPUTS_S))
 
-    def _do(self, verb: str, arguments: dict[str, Any], limit_s: float) -> dict[str, Any]:
+    def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], log: Path) -> list[list[float]]:
+        """See `device.base.TimesKernels`."""
+        return list(self._do("remote_kernels", {"calls": calls, "options": dict(options)}, _OUTPUTS_S))
+
+    def _do(self, verb: str, arguments: dict[str, Any], limit_s: float) -> Any:
         """The device itself ends what takes longer than the limit; when not even that comes back, it is lost."""
         with _lost_with(self.worker, self.device.address):
-            return dict(self.worker.do(verb, {**arguments, "limit_s": limit_s}, timeout_s=limit_s + GRACE_S))
+            return self.worker.do(verb, {**arguments, "limit_s": limit_s}, timeout_s=limit_s + GRACE_S)
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from layoutlab.device.agent_session import AgentSession
 from layoutlab.device.candidate_timing import Timing
 from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.errors import DeviceError, DeviceLost, StageError, first_message
+from layoutlab.roofline.kernels import Call
 
 _T = TypeVar("_T")
 
@@ -73,6 +74,11 @@ class LeasedAgent:
         placed = self._placed(runner, inputs)
         done: dict[str, Any] = self._session.do_within(timeout_s, "time_functions", **placed, **arguments)
         return done
+
+    def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], timeout_s: float) -> list[list[float]]:
+        """See `Remote`."""
+        placed = [(self._place(Path(library)), arguments) for library, arguments in calls]
+        return list(self._session.do_within(timeout_s, "time_kernels", calls=placed, **options))
 
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]

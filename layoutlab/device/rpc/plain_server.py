@@ -10,7 +10,7 @@ import contextlib
 import gc
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ import tvm
 from tvm.runtime.vm import VirtualMachine
 
 from layoutlab.device.candidate_timing import Timing, random_values, samples_s
+from layoutlab.device.kernel_times import kernel_samples_s
 from layoutlab.device.rpc import tracker
 from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.errors import DeviceError, DeviceLost, StageError, first_message
 from layoutlab.measure.inputs import load_sets, save_sets
+from layoutlab.roofline.kernels import Call
 
 # Mode 1 of TVM's thread pool: the big cores.
 _BIG_CORES = 1
@@ -81,6 +83,17 @@ class PlainServer:
             f"the device at {self._where} is a plain TVM RPC server, which cannot look into an inference: run "
             "layoutlab agent there",
         )
+
+    def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], timeout_s: float) -> list[list[float]]:
+        """See `Remote`. The threads run on the big cores, whatever `options` says."""
+        timing = Timing(repeats=options["repeats"], min_repeat_ms=options["min_repeat_ms"], cold_cache=False)
+        taken = []
+        for library, arguments in calls:
+            with self._session(timeout_s) as session:
+                module = _load(session, Path(library))
+                _set_threads(session, options["threads"])
+                taken.append(kernel_samples_s(module, arguments, timing, session.cpu()))
+        return taken
 
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]

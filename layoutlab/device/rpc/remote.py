@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from layoutlab.device.rpc.address import FREE_S, RpcAddress
 from layoutlab.device.rpc.leased_agent import LeasedAgent
 from layoutlab.device.rpc.plain_server import PlainServer
 from layoutlab.errors import DeviceBusy, DeviceError, first_message
+from layoutlab.roofline.kernels import Call
 
 
 class Remote(Protocol):
@@ -50,6 +51,9 @@ class Remote(Protocol):
         self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """See `device.function_times`, whose further keyword arguments are `arguments`."""
+
+    def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], timeout_s: float) -> list[list[float]]:
+        """See `device.kernel_times.time_kernels`, whose further keyword arguments are `options`."""
 
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]

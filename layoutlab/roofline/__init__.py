@@ -1,0 +1,1 @@
+"""How far a function is from what its device can do: peaks, and the bounds that follow from them."""
