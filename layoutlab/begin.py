@@ -78,13 +78,7 @@ def begin(
     fresh: bool = False,
 ) -> Run:
     """The device and the inputs; what the run depends on is recorded, as an event of this kind."""
-    choice = choose(
-        loaded.spec,
-        lambda: _host_target(store),
-        lambda: provision(progress.say, progress.show),
-        lambda address: describe_remote(address, loaded.spec, store.folder / "logs" / "device.log"),
-    )
-    progress.say(f"device {loaded.spec.device}: {choice.reason}")
+    choice = choose_device(loaded, store, progress)
     if kind == "run" and choice.device.kind == "host":
         # Found out now, and not when all variants are tuned.
         choose_cores(loaded.spec.measure.cores, loaded.spec.threads)
@@ -118,6 +112,21 @@ def begin(
     )
     _write_inputs(run)
     return run
+
+
+def choose_device(loaded: LoadedSpec, store: Store, progress: Progress) -> Choice:
+    """The device that the spec runs on, which is made where it is the simulated core; the reason is said.
+
+    Raises DeviceError when it cannot be had.
+    """
+    choice = choose(
+        loaded.spec,
+        lambda: _host_target(store),
+        lambda: provision(progress.say, progress.show),
+        lambda address: describe_remote(address, loaded.spec, store.folder / "logs" / "device.log"),
+    )
+    progress.say(f"device {loaded.spec.device}: {choice.reason}")
+    return choice
 
 
 def _host_target(store: Store) -> dict[str, Any]:

@@ -112,6 +112,13 @@ def _parser() -> argparse.ArgumentParser:
     forms = profile.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print it as JSON")
     forms.add_argument("--csv", action="store_true", help="print it as CSV")
+    peaks = _with_spec(
+        commands.add_parser("peaks", help="what the device that a spec runs on can do at most: arithmetic and memory"),
+        _peaks,
+    )
+    _on_device(peaks)
+    peaks.add_argument("--again", action="store_true", help="measure again what was measured before")
+    peaks.add_argument("--json", action="store_true", help="print it as JSON")
     layouts = _with_spec(
         commands.add_parser("layouts", help="show what each variant does to the layouts, without tuning"), _layouts
     )
@@ -401,6 +408,18 @@ def _profile(options: argparse.Namespace) -> int:
         print(profiles_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
         _complain(f"written to {folder}: profile.VARIANT.csv, profile.VARIANT.json")
     return exit_code
+
+
+def _peaks(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    from layoutlab.progress import Progress
+    from layoutlab.report.peaks import peaks_json, peaks_text
+    from layoutlab.roofline.measure import spec_peaks
+
+    with Progress() as progress:
+        found = spec_peaks(loaded, options.results, progress, options.again)
+    print(peaks_json(found) if options.json else peaks_text(found), end="")
+    return EXIT_OK
 
 
 def _only(loaded: Any, name: str) -> Any:

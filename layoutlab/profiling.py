@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.compiling import file_sha256
-from layoutlab.device.base import Device, TimesFunctions
+from layoutlab.device.base import Device, Leased, TimesFunctions
 from layoutlab.device.choose import choose
+from layoutlab.device.kryo.peaks import stated_peaks
 from layoutlab.device.rpc.device import describe_remote
 from layoutlab.engine.base import Artifact, from_json
 from layoutlab.errors import DeviceError, LayoutlabError, StageError, UsageError
 from layoutlab.progress import Progress
 from layoutlab.report.profile_data import Profile, measured_profile, simulated_profile
+from layoutlab.roofline.measure import find_peaks
+from layoutlab.roofline.peaks import Peaks
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import DeviceSpec, VariantSpec
 from layoutlab.store import Store
@@ -31,7 +34,7 @@ def profile_spec(
         finished = next((event for event in events if event["kind"] == "finished"), None)
         if finished is None:
             raise UsageError(f"{store.folder} holds no finished run: layoutlab run {loaded.path}, then profile again")
-        run = _ProfiledRun(loaded, store, events[0], finished["protocol"])
+        run = _ProfiledRun(loaded, store, events[0], finished["protocol"], progress)
         for variant in loaded.spec.variants:
             progress.show(f"{variant.name}: profile")
             try:
@@ -43,8 +46,11 @@ def profile_spec(
 class _ProfiledRun:
     """A finished run, and what is needed to look into its variants."""
 
-    def __init__(self, loaded: LoadedSpec, store: Store, event: Mapping[str, Any], protocol: str) -> None:
+    def __init__(
+        self, loaded: LoadedSpec, store: Store, event: Mapping[str, Any], protocol: str, progress: Progress
+    ) -> None:
         self._loaded, self._store, self._event, self._protocol = loaded, store, event, protocol
+        self._progress = progress
         self._device = None if event["simulated"] else self._find_device()
 
     def _log(self, name: str) -> Path:
@@ -75,7 +81,16 @@ class _ProfiledRun:
         with self._device.lease(log) as leased:
             assert isinstance(leased, TimesFunctions)  # as all are that measure
             taken = leased.time_functions(runner, self._store.folder / "inputs.npz", log)
-        return measured_profile(variant.name, str(self._event["device"]), artifact, taken)
+            peaks = self._peaks(self._device, leased, log)
+        return measured_profile(variant.name, str(self._event["device"]), artifact, taken, peaks)
+
+    def _peaks(self, device: Device, leased: Leased, log: Path) -> Peaks | None:
+        """The device's peaks. A profile can do without."""
+        try:
+            return find_peaks(self._store, self._loaded.spec, self._event["target"], device, leased, log)
+        except StageError as error:
+            self._progress.say(f"no bounds, for the peaks of {device.name} cannot be measured: {error}")
+            return None
 
     def _artifact(self, variant: str) -> Artifact:
         """What the last run measured of the variant. Raises UsageError when that is not there any more."""
@@ -101,7 +116,8 @@ class _ProfiledRun:
         counted = self._store.find("samples", protocol=self._protocol, row=variant)
         if counted is None:
             raise UsageError(f"the last run did not count {variant}: layoutlab report {self._loaded.path} says why")
-        return simulated_profile(variant, str(self._event["device"]), artifact, counted)
+        device = str(self._event["device"])
+        return simulated_profile(variant, device, artifact, counted, stated_peaks(device))
 
 
 def _no_core() -> Any:

@@ -29,11 +29,14 @@ measure: {rounds: 1, repeats: 1, min_repeat_ms: 1, warmup_ms: 1}
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory) -> Path:
-    """The folder of a finished run with one tuned variant, whose weights are packed."""
+    """The folder of a finished run with one tuned variant, whose weights are packed, and of its device's peaks."""
     folder = tmp_path_factory.mktemp("profile")
     (folder / "x.yaml").write_text(SPEC)
     shutil.copy(TINY / "tiny_conv.tflite", folder / "model.tflite")
     command = [sys.executable, "-m", "layoutlab", "run", "x.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    command[-2:] = ["peaks", "x.yaml"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return folder

@@ -16,6 +16,7 @@ from tabulate import tabulate
 from layoutlab.engine.provenance import Operator
 from layoutlab.report.files import write_texts
 from layoutlab.report.profile_data import SLOWER, SLOWER_SHARE, Profile, ProfileRow
+from layoutlab.roofline.peaks import Peaks
 
 _NONE = "-"
 _NO_OPS = "layout"
@@ -60,6 +61,7 @@ def _data(profile: Profile) -> dict[str, Any]:
         **{key: value for key, value in asdict(profile).items() if key not in _APART},
         "functions_ms": profile.functions_ms,
         "remainder_ms": profile.remainder_ms,
+        "bounds_ms": profile.bounds_ms,
         "rows": [_record(row) for row in profile.rows],
         "operators": operators,
         "raw": profile.raw,
@@ -98,6 +100,10 @@ _FIELDS: dict[str, Callable[[ProfileRow], object]] = {
     "gflops": lambda row: row.gflops,
     "bytes": lambda row: row.bytes,
     "gigabytes_per_s": lambda row: row.gigabytes_per_s,
+    "intensity": lambda row: row.intensity,
+    "bound_us": lambda row: row.bound_us,
+    "of_limit": lambda row: row.of_limit,
+    "binds": lambda row: row.binds,
     "task": lambda row: row.task,
     "best_us": lambda row: row.best_us,
     "ratio": lambda row: row.ratio,
@@ -115,7 +121,7 @@ def _cell(name: str, value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):
-        return f"{value:.4f}" if name == "share" else f"{value:.6g}"
+        return f"{value:.4f}" if name in ("share", "of_limit") else f"{value:.6g}"
     return "" if value is None else str(value)
 
 
@@ -131,7 +137,20 @@ def _heading(profile: Profile) -> str:
             f"medians of {profile.inferences} inferences; another {profile.inferences} with each function timed took "
             f"{profile.instrumented_ms:.3f} ms"
         )
+    if profile.peaks is not None:
+        lines.append(_limits(profile, profile.peaks))
     return "\n".join(lines)
+
+
+def _limits(profile: Profile, peaks: Peaks) -> str:
+    rates = [stream.gigabytes_per_s for stream in peaks.streams]
+    low, high = f"{min(rates):.1f}", f"{max(rates):.1f}"
+    assert profile.bounds_ms is not None
+    return (
+        f"by this device's peaks ({'measured' if peaks.measured else 'stated'}: {peaks.gflops:.1f} GFLOP/s, "
+        f"{low if low == high else f'{low} to {high}'} GB/s) the functions take at least {profile.bounds_ms:.3f} ms, "
+        f"{profile.bounds_ms / profile.end_to_end_ms:.0%} of this"
+    )
 
 
 # A column -> its cell.
@@ -146,6 +165,9 @@ _COLUMNS: dict[str, Callable[[ProfileRow], str]] = {
     "GFLOP/s": lambda row: _number(row.gflops),
     "KB": lambda row: f"{row.bytes / 1e3:.0f}",
     "GB/s": lambda row: _number(row.gigabytes_per_s),
+    "bound us": lambda row: _number(row.bound_us),
+    "of limit": lambda row: _percent(row.of_limit),
+    "binds": lambda row: row.binds or _NONE,
     "best us": lambda row: _NONE if row.best_us is None else f"{row.best_us:.1f}",
     "real/best": lambda row: _NONE if row.ratio is None else f"{row.ratio:.2f}" + (" SLOWER" if row.slower else ""),
     "function": lambda row: row.function,
@@ -154,7 +176,10 @@ _COLUMNS: dict[str, Callable[[ProfileRow], str]] = {
 
 def _functions(profile: Profile) -> str:
     # Where each call is a row of its own there is nothing to count.
-    columns = {header: cell for header, cell in _COLUMNS.items() if header != "calls" or profile.simulated}
+    left_out = () if profile.simulated else ("calls",)
+    if profile.peaks is None:
+        left_out = (*left_out, "bound us", "of limit", "binds")
+    columns = {header: cell for header, cell in _COLUMNS.items() if header not in left_out}
     rows = [{header: cell(row) for header, cell in columns.items()} for row in profile.rows]
     sums = [
         ("all functions", profile.functions_ms),
@@ -165,6 +190,9 @@ def _functions(profile: Profile) -> str:
         {"node": "", "computes": name, "us": f"{1e3 * ms:.1f}", "share": f"{100 * ms / profile.end_to_end_ms:.1f} %"}
         for name, ms in sums
     ]
+    if profile.bounds_ms is not None:
+        for row, ms in ((rows[-3], profile.functions_ms), (rows[-1], profile.end_to_end_ms)):
+            row |= {"bound us": f"{1e3 * profile.bounds_ms:.1f}", "of limit": _percent(profile.bounds_ms / ms)}
     return _table([{header: row.get(header, "") for header in columns} for row in rows])
 
 
@@ -242,6 +270,10 @@ def _nodes(nodes: Sequence[int]) -> str:
 def _output(row: ProfileRow) -> str:
     shape = "x".join(map(str, row.shape))
     return f"{shape} {row.layout}" if row.layout else shape
+
+
+def _percent(value: float | None) -> str:
+    return _NONE if value is None else f"{100 * value:.0f} %"
 
 
 def _number(value: float | None) -> str:

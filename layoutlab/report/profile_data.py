@@ -13,6 +13,7 @@ from layoutlab.device.kryo.cycles import Totals, estimate
 from layoutlab.engine.base import Artifact
 from layoutlab.engine.provenance import ExecutedFunction, Operator, Provenance
 from layoutlab.errors import StageError
+from layoutlab.roofline.peaks import Binds, Peaks
 
 # A function is slower than its record promised when it takes this many times as long ...
 SLOWER = 1.5
@@ -32,6 +33,7 @@ class ProfileRow:
     the first call); `calls` its calls; `time_ms` the time of all of them in one inference, a median where measured;
     `share` that of the end-to-end time; `flop` and `bytes` those of all calls. `task` is its tuning task and `best_us`
     the best time of one call in the tuning records, where it has one; `ratio` how many times that a call takes here.
+    `bound_us` is the least time of all calls by the device's peaks, and `binds` what that is of; None without peaks.
     """
 
     nodes: tuple[int, ...]
@@ -51,6 +53,8 @@ class ProfileRow:
     best_us: float | None
     ratio: float | None
     slower: bool
+    bound_us: float | None
+    binds: Binds | None
 
     @property
     def gflops(self) -> float | None:
@@ -61,6 +65,16 @@ class ProfileRow:
     def gigabytes_per_s(self) -> float | None:
         """Billions of bytes a second, each tensor counted once."""
         return self.bytes / self.time_ms / 1e6 if self.time_ms else None
+
+    @property
+    def intensity(self) -> float | None:
+        """Floating-point operations for each byte; None where nothing is moved."""
+        return self.flop / self.bytes if self.bytes else None
+
+    @property
+    def of_limit(self) -> float | None:
+        """The share of the possible speed that is reached; above 1 where the data is in a nearer cache than assumed."""
+        return None if self.bound_us is None or not self.time_ms else self.bound_us / self.time_ms / 1e3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +87,7 @@ class Profile:
     while it was looked into, None where simulated. `interrupted_ms` is what the functions of an inference took longer
     (median) than the sum of their medians: a machine that does something else interrupts now one, now another.
     `homes` has for each operator the node that computes its output, `removed` for those that none computes why. `raw`
-    has the samples that the medians are of.
+    has the samples that the medians are of. `peaks` are the device's, where they are known.
     """
 
     variant: str
@@ -89,6 +103,12 @@ class Profile:
     homes: dict[int, int]
     removed: dict[int, str]
     raw: dict[str, Any]
+    peaks: Peaks | None = None
+
+    @property
+    def bounds_ms(self) -> float | None:
+        """The sum of the functions' bounds: the least time of an inference that is made of them. None without peaks."""
+        return None if self.peaks is None else sum(row.bound_us or 0.0 for row in self.rows) / 1e3
 
     @property
     def functions_ms(self) -> float:
@@ -111,8 +131,10 @@ class Profile:
         return sum(row.flop for row in self.rows)
 
 
-def measured_profile(variant: str, device: str, artifact: Artifact, taken: Mapping[str, Any]) -> Profile:
-    """The profile from what `device.function_times` measured.
+def measured_profile(
+    variant: str, device: str, artifact: Artifact, taken: Mapping[str, Any], peaks: Peaks | None = None
+) -> Profile:
+    """The profile from what `device.function_times` measured, with bounds where the device's peaks are given.
 
     Raises StageError when other functions ran than were built.
     """
@@ -123,7 +145,7 @@ def measured_profile(variant: str, device: str, artifact: Artifact, taken: Mappi
     samples_ms = np.asarray(taken["times_us"]) / 1e3
     times_ms = np.median(samples_ms, axis=0)
     end_to_end_ms = float(np.median(taken["end_to_end_ms"]))
-    build = _RowBuilder(artifact, end_to_end_ms)
+    build = _RowBuilder(artifact, end_to_end_ms, peaks)
     rows = [build.row([function], float(ms)) for function, ms in zip(provenance.functions, times_ms, strict=True)]
     return Profile(
         variant=variant,
@@ -138,11 +160,14 @@ def measured_profile(variant: str, device: str, artifact: Artifact, taken: Mappi
         operators=provenance.operators,
         homes=provenance.homes,
         removed=provenance.removed,
+        peaks=peaks,
         raw={name: taken[name] for name in ("times_us", "end_to_end_ms", "instrumented_ms", "conditions")},
     )
 
 
-def simulated_profile(variant: str, device: str, artifact: Artifact, counted: Mapping[str, Any]) -> Profile:
+def simulated_profile(
+    variant: str, device: str, artifact: Artifact, counted: Mapping[str, Any], peaks: Peaks | None = None
+) -> Profile:
     """The profile from the counts of a simulated inference, a sample of `device.base.Device`, which sums exactly."""
     provenance = _provenance(artifact)
     end_to_end_ms = estimate(Totals(**counted["counts"])).ms
@@ -156,7 +181,7 @@ def simulated_profile(variant: str, device: str, artifact: Artifact, counted: Ma
     missing = [name for name in by_symbol if name not in costs_ms]
     if missing:
         raise StageError("profile", f"the library has functions that did not run: {', '.join(missing)}")
-    build = _RowBuilder(artifact, end_to_end_ms)
+    build = _RowBuilder(artifact, end_to_end_ms, peaks)
     return Profile(
         variant=variant,
         device=device,
@@ -170,6 +195,7 @@ def simulated_profile(variant: str, device: str, artifact: Artifact, counted: Ma
         operators=provenance.operators,
         homes=provenance.homes,
         removed=provenance.removed,
+        peaks=peaks,
         raw={"functions": counted["functions"]},
     )
 
@@ -194,10 +220,11 @@ def _by_time(rows: Sequence[ProfileRow]) -> tuple[ProfileRow, ...]:
 class _RowBuilder:
     """Makes rows from calls of one function and the time that they take together."""
 
-    def __init__(self, artifact: Artifact, end_to_end_ms: float) -> None:
+    def __init__(self, artifact: Artifact, end_to_end_ms: float, peaks: Peaks | None) -> None:
         self._operators = _provenance(artifact).operators
         self._best_us = {task.name: task.best_us for task in artifact.tasks}
         self._end_to_end_ms = end_to_end_ms
+        self._peaks = peaks
 
     def row(self, calls: Sequence[ExecutedFunction], time_ms: float) -> ProfileRow:
         first = calls[0]
@@ -205,6 +232,7 @@ class _RowBuilder:
         ratio = None if not best_us else time_ms * 1e3 / len(calls) / best_us
         lost_us = 0.0 if best_us is None else time_ms * 1e3 - len(calls) * best_us
         worth = max(SLOWER_SHARE * self._end_to_end_ms * 1e3, SLOWER_US)
+        bounds = [] if self._peaks is None else [self._peaks.bound(call.flop, call.bytes) for call in calls]
         return ProfileRow(
             nodes=tuple(call.node for call in calls),
             function=first.function,
@@ -223,4 +251,7 @@ class _RowBuilder:
             best_us=best_us,
             ratio=ratio,
             slower=ratio is not None and ratio > SLOWER and lost_us > worth,
+            bound_us=sum(bound.us for bound in bounds) if bounds else None,
+            # The calls of a function differ by their weights alone.
+            binds=bounds[0].binds if bounds else None,
         )

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab.baseline.tflite import versions
+from layoutlab.begin import choose_device
 from layoutlab.device.base import Device, Leased, TimesKernels
 from layoutlab.device.kryo.peaks import stated_peaks
 from layoutlab.process import run_job
+from layoutlab.progress import Progress
 from layoutlab.roofline.kernels import VERSION
 from layoutlab.roofline.peaks import Peaks, measured_peaks
+from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec
 from layoutlab.store import Store
 
@@ -21,11 +24,23 @@ _TIMING = {"repeats": 5, "min_repeat_ms": 10}
 _BUILD_S = 120.0
 
 
-def find_peaks(store: Store, spec: Spec, target: Mapping[str, Any], device: Device, leased: Leased, log: Path) -> Peaks:
+def spec_peaks(loaded: LoadedSpec, results: Path, progress: Progress, again: bool) -> Peaks:
+    """The peaks of the device that the spec runs on; with `again` measured even if they are known."""
+    with Store(results / "runs" / loaded.spec.name) as store:
+        choice = choose_device(loaded, store, progress)
+        log = store.folder / "logs" / "peaks.log"
+        progress.show("peaks")
+        with choice.device.lease(log) as leased:
+            return find_peaks(store, loaded.spec, choice.target, choice.device, leased, log, again)
+
+
+def find_peaks(
+    store: Store, spec: Spec, target: Mapping[str, Any], device: Device, leased: Leased, log: Path, again: bool = False
+) -> Peaks:
     """The peaks of the leased device for the spec's target, threads and cores.
 
-    They are measured unless the store has them already, and kept in it as an event `peaks`. Raises StageError when they
-    cannot be measured, DeviceLost when the device goes away.
+    They are measured unless the store has them already (or `again`), and kept in it as an event `peaks`. Raises
+    StageError when they cannot be measured, DeviceLost when the device goes away.
     """
     if device.simulated:
         return stated_peaks(device.name)
@@ -37,7 +52,9 @@ def find_peaks(store: Store, spec: Spec, target: Mapping[str, Any], device: Devi
         "cores": spec.measure.model_dump(mode="json")["cores"],
         "versions": {**versions(), **device.versions, "kernels": str(VERSION)},
     }
-    taken = store.find("peaks", key=key) or store.append("peaks", key=key, **_measure(key, device, leased, log))
+    taken = None if again else store.find("peaks", key=key)
+    if taken is None:
+        taken = store.append("peaks", key=key, **_measure(key, device, leased, log))
     return measured_peaks(device.name, spec.threads, taken)
 
 
