@@ -165,7 +165,7 @@ _COLUMNS: dict[str, Callable[[ProfileRow], str]] = {
     "GFLOP/s": lambda row: _number(row.gflops),
     "KB": lambda row: f"{row.bytes / 1e3:.0f}",
     "GB/s": lambda row: _number(row.gigabytes_per_s),
-    "bound us": lambda row: _number(row.bound_us),
+    "bound us": lambda row: _NONE if row.bound_us is None else f"{row.bound_us:.2f}",
     "of limit": lambda row: _percent(row.of_limit),
     "binds": lambda row: row.binds or _NONE,
     "best us": lambda row: _NONE if row.best_us is None else f"{row.best_us:.1f}",
@@ -192,7 +192,7 @@ def _functions(profile: Profile) -> str:
     ]
     if profile.bounds_ms is not None:
         for row, ms in ((rows[-3], profile.functions_ms), (rows[-1], profile.end_to_end_ms)):
-            row |= {"bound us": f"{1e3 * profile.bounds_ms:.1f}", "of limit": _percent(profile.bounds_ms / ms)}
+            row |= {"bound us": f"{1e3 * profile.bounds_ms:.2f}", "of limit": _percent(profile.bounds_ms / ms)}
     return _table([{header: row.get(header, "") for header in columns} for row in rows])
 
 

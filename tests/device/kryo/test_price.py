@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from layoutlab.device.kryo.peaks import BYTES_PER_CYCLE, FMAS_PER_CYCLE
 from layoutlab.device.kryo.price import Price, Pricer
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.errors import DeviceError
@@ -152,3 +153,12 @@ def test_a_missing_llvm(toolchain: Toolchain, tmp_path: Path) -> None:
     assert str(error.value) == (
         "/nowhere/llvm-mca: does not run (No such file or directory); provision the simulated core again"
     )
+
+
+def test_the_stated_peaks_are_those_of_the_model(pricer: Pricer) -> None:
+    """Independent multiply-adds, and loads and stores of whole vectors, as many as registers allow."""
+    multiply_adds = [FMLA + register for register in range(16)]
+    assert price(pricer, *multiply_adds).cycles * FMAS_PER_CYCLE == len(multiply_adds)
+    for instruction in (0x3DC00000, 0x3D800000):  # ldr q0, [x0]; str q0, [x0]
+        moves = [instruction + register for register in range(16)]
+        assert price(pricer, *moves).cycles * BYTES_PER_CYCLE == 16 * len(moves)
