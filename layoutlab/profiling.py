@@ -88,7 +88,7 @@ class _ProfiledRun:
         """The device's peaks. A profile can do without."""
         try:
             return find_peaks(self._store, self._loaded.spec, self._event["target"], device, leased, log)
-        except StageError as error:
+        except (StageError, DeviceError) as error:
             self._progress.say(f"no bounds, for the peaks of {device.name} cannot be measured: {error}")
             return None
 

@@ -120,6 +120,18 @@ def test_the_profile_of_a_run(copied, capsys):
     assert csv_text.splitlines()[0].startswith("variant,nodes,function,calls,time_ms,share,ops,parts,transforms,shape")
 
 
+def test_without_peaks_there_are_no_bounds(copied, capsys):
+    spec = copied / "x.yaml"
+    spec.write_text(spec.read_text().replace("measure: {", "measure: {cores: [1023], "))
+    assert main(["profile", "x.yaml"]) == 0
+    shown = capsys.readouterr()
+    (line,) = [line for line in shown.err.splitlines() if line.startswith("no bounds")]
+    assert re.sub(r"of .* cannot be measured|there are .*", "...", line) == (
+        "no bounds, for the peaks ...: measure.cores: core 1023 cannot be used here: ..."
+    )
+    assert "share" in shown.out and "of limit" not in shown.out
+
+
 def test_a_function_with_a_slow_schedule_is_flagged_and_no_other(copied, capsys):
     """As if another schedule were in the library than the record promised: of one function, not of the others."""
 

@@ -15,6 +15,7 @@ from layoutlab.engine.provenance import AS_VIEW, ExecutedFunction, Operator, Pro
 from layoutlab.errors import StageError
 from layoutlab.report.profile import profile_csv, profile_json, profile_text, profiles_text
 from layoutlab.report.profile_data import measured_profile, simulated_profile
+from layoutlab.roofline.peaks import Peaks, Stream
 
 
 def operator(index: int, kind: str, flop: int) -> Operator:
@@ -118,6 +119,55 @@ in no function: 4 RESHAPE: moves nothing: its result is its input under another 
 
 def test_the_text():
     assert profile_text(PROFILE) == TEXT
+
+
+PEAKS = Peaks(
+    device="this CPU",
+    threads=1,
+    vector_floats=8,
+    gflops=100.0,
+    spread=0.0,
+    streams=(
+        Stream(name="read", working_set_bytes=1 << 14, gigabytes_per_s=0.2, spread=0.0),
+        Stream(name="read", working_set_bytes=1 << 24, gigabytes_per_s=0.1, spread=0.0),
+    ),
+)
+
+BOUNDED = """\
+nchw4c: 0.500 ms end to end, 16.0 MFLOP, 32.0 GFLOP/s, on this CPU
+medians of 3 inferences; another 3 with each function timed took 0.600 ms
+by this device's peaks (measured: 100.0 GFLOP/s, 0.1 to 0.2 GB/s) the functions take at least 0.180 ms, 36% of this
+
+  node  computes                       output               us    share    MFLOP    GFLOP/s    KB    GB/s    bound us    of limit    binds    best us    real/best  function
+------  -----------------------------  ----------------  -----  -------  -------  ---------  ----  ------  ----------  ----------  -------  ---------  -----------  --------------
+     2  2 CONV_2D 3x3, (3 MEAN)        1x1x8x8x4 NCHW4c  250.0   50.0 %     8.00       32.0     2     0.0       80.00        32 %  compute      100.0  2.50 SLOWER  conv_prepacked
+     1  0 CONV_2D 3x3, 1 ADD           1x1x8x8x4 NCHW4c  120.0   24.0 %     8.00       66.7     2     0.0       80.00        67 %  compute      100.0         1.20  conv_prepacked
+     3  3 MEAN                         1x4                40.0    8.0 %     0.00        0.1     2     0.1       10.00        25 %   memory       20.0  2.00 SLOWER  mean1
+     0  layout_transform NHWC->NCHW4c  1x1x8x8x4 NCHW4c    8.0    1.6 %     0.00          -     2     0.2       10.00       125 %   memory          -            -  move1
+        all functions                                    418.0   83.6 %                                        180.00        43 %
+        remainder                                         82.0   16.4 %
+        end to end                                       500.0  100.0 %                                        180.00        36 %
+"""
+
+
+def test_the_bounds_by_a_devices_peaks():
+    """What is faster than its bound, for its data was in a nearer cache, is shown as it is."""
+    found = measured_profile("nchw4c", "this CPU", ARTIFACT, taken(8.0, 120.0, 250.0, 40.0), PEAKS)
+    assert profile_text(found).startswith(BOUNDED)
+    (move,) = [row for row in csv.DictReader(profile_csv(found).splitlines()) if row["function"] == "move1"]
+    assert (move["intensity"], move["bound_us"], move["of_limit"], move["binds"]) == ("0", "10", "1.2500", "memory")
+    data = json.loads(profile_json(found))
+    assert (data["bounds_ms"], data["peaks"]["gflops"]) == (pytest.approx(0.18000256), 100.0)
+    assert data["rows"][0]["intensity"] == 4000.0
+
+
+def test_the_bound_of_several_calls_is_their_sum():
+    found = simulated_profile("nchw4c", "a core", ARTIFACT, COUNTED, PEAKS)
+    assert [(row.function, row.bound_us, row.binds) for row in found.rows] == [
+        ("conv_prepacked", pytest.approx(160.00256), "compute"),
+        ("move1", pytest.approx(10.0), "memory"),
+        ("mean1", pytest.approx(10.0), "memory"),
+    ]
 
 
 def test_what_is_slower_by_little_is_not_flagged():

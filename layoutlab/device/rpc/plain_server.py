@@ -86,14 +86,15 @@ class PlainServer:
 
     def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], timeout_s: float) -> list[list[float]]:
         """See `Remote`. The threads run on the big cores, whatever `options` says."""
+        return [self._time_kernel(call, options, timeout_s) for call in calls]
+
+    def _time_kernel(self, call: Call, options: Mapping[str, Any], timeout_s: float) -> list[float]:
+        library, arguments = call
         timing = Timing(repeats=options["repeats"], min_repeat_ms=options["min_repeat_ms"], cold_cache=False)
-        taken = []
-        for library, arguments in calls:
-            with self._session(timeout_s) as session:
-                module = _load(session, Path(library))
-                _set_threads(session, options["threads"])
-                taken.append(kernel_samples_s(module, arguments, timing, session.cpu()))
-        return taken
+        with self._session(timeout_s) as session:
+            module = _load(session, Path(library))
+            _set_threads(session, options["threads"])
+            return kernel_samples_s(module, arguments, timing, session.cpu())
 
     def measure_candidate(
         self, library: Path, arguments: list[tuple[str, tuple[int, ...]]], timing: Timing, options: Mapping[str, Any]

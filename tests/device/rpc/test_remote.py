@@ -158,6 +158,20 @@ def test_a_plain_server_runs_variants_and_no_tflite(plain, inputs, artifact, tmp
             remote.take_samples(TFLITE, inputs, SAMPLES, 60)
 
 
+def test_kernels_are_timed_there(pixels, plain, tmp_path):
+    from layoutlab.engine.relax.peaks import build_kernels
+    from layoutlab.engine.relax.tvm_cpu import tvm
+
+    target = tvm.target.Target({"kind": "llvm", "mtriple": "x86_64-linux-gnu", "num-cores": 1})
+    calls = [(each.library, each.arguments) for each in build_kernels(target, 1, "rpc", tmp_path)[:3]]
+    for address in (pixels, plain):
+        with lease(address) as remote:
+            options = {"repeats": 2, "min_repeat_ms": 0, "cores": "big", "threads": 1}
+            taken = remote.time_kernels(calls, options, 20)
+        assert [len(samples) for samples in taken] == [2, 2, 2]
+        assert all(seconds > 0 for samples in taken for seconds in samples)
+
+
 def test_what_hangs_on_a_plain_server_costs_itself(plain, inputs, artifact, tmp_path):
     with lease(plain) as remote:
         with pytest.raises(StageError) as caught:
