@@ -9,8 +9,10 @@ from tabulate import tabulate
 
 from layoutlab.roofline.peaks import Peaks
 
-# From this share on a spread is not that of a quiet machine.
-_BUSY_SPREAD = 0.5
+BUSY = (
+    "BUSY: something else ran on the device while its peaks were measured, so they may be higher: measure them again "
+    "when it is quiet (layoutlab peaks SPEC --again)"
+)
 
 
 def peaks_text(peaks: Peaks) -> str:
@@ -32,8 +34,8 @@ def peaks_text(peaks: Peaks) -> str:
     lines = [f"{peaks.device}, {threads}, float32, {peaks.vector_floats} in a vector: {how}", "", table]
     if peaks.sources:
         lines += ["", *peaks.sources]
-    if peaks.spread is not None and peaks.spread > _BUSY_SPREAD:
-        lines += ["", "BUSY: the multiply-adds took much longer at times: measure again on a quiet machine (--again)"]
+    if peaks.busy:
+        lines += ["", BUSY]
     return "\n".join(lines) + "\n"
 
 

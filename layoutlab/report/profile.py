@@ -15,6 +15,7 @@ from tabulate import tabulate
 
 from layoutlab.engine.provenance import Operator
 from layoutlab.report.files import write_texts
+from layoutlab.report.peaks import BUSY
 from layoutlab.report.profile_data import SLOWER, SLOWER_SHARE, Profile, ProfileRow
 from layoutlab.roofline.peaks import Peaks
 
@@ -238,6 +239,8 @@ def _notes(profile: Profile) -> list[str]:
             f"{profile.interrupted_ms:.3f} ms, which are in the end-to-end time and in the remainder; "
             "profile again on a quiet machine"
         )
+    if profile.peaks is not None and profile.peaks.busy:
+        notes.append(BUSY)
     slower = [row for row in profile.rows if row.slower]
     if slower:
         names = ", ".join(f"node {_nodes(row.nodes)}" for row in slower)

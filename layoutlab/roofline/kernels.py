@@ -12,9 +12,9 @@ VERSION = 1
 TURNS = 1 << 16
 # A call goes through its working set until it has moved so many bytes.
 BYTES_PER_CALL = 1 << 24
-# The bytes that a stream goes through, each four times as many as before, from less than any first cache to more than
-# any cache of a phone or board.
-WORKING_SETS = (*(1 << at for at in range(14, 25, 2)), 1 << 27)
+# The bytes that a stream goes through: from less than any first cache, each twice as many where a network's functions
+# mostly are, to far more than any cache of a phone or board.
+WORKING_SETS = (*(1 << at for at in range(14, 24)), 1 << 25, 1 << 27)
 # Vectors that a stream reads from each tensor in one step: as many sums as hide the latency of an addition.
 STREAM_VECTORS = 8
 
@@ -51,9 +51,12 @@ def fma_chains(registers: int) -> int:
 
 
 def kernels(libraries: dict[str, str], floats: int, registers: int, threads: int) -> Iterator[Kernel]:
-    """The calls of the kernels in `libraries` (name -> path) for vectors of `floats`, for `threads` threads."""
+    """The calls of the kernels in `libraries` (name -> path) for vectors of `floats`, for `threads` threads.
+
+    The multiply-adds come again before each working set: whoever shares a core takes up to half of it, for seconds.
+    """
     width = floats * fma_chains(registers)
-    yield Kernel(
+    arithmetic = Kernel(
         name=FMA,
         library=libraries[FMA],
         arguments=(("float32", (2, floats)), ("float32", (threads, width))),
@@ -61,6 +64,7 @@ def kernels(libraries: dict[str, str], floats: int, registers: int, threads: int
     )
     width = floats * STREAM_VECTORS
     for wanted_bytes in WORKING_SETS:
+        yield arithmetic
         for name, tensors in _TENSORS.items():
             shape = (threads, max(1, wanted_bytes // (tensors * threads * width * _FLOAT_BYTES)), width)
             tensor_bytes = threads * shape[1] * width * _FLOAT_BYTES

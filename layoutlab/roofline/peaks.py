@@ -9,6 +9,8 @@ from typing import Any, Literal
 from layoutlab.roofline.kernels import FMA
 
 Binds = Literal["compute", "memory"]
+# Multiply-adds in registers take the same time again and again; a machine where they do not is no quiet one.
+_BUSY_SPREAD = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +66,11 @@ class Peaks:
         """Whether they were measured on the device."""
         return not self.sources
 
+    @property
+    def busy(self) -> bool:
+        """Whether they were measured on a machine that did something else as well, and may be higher."""
+        return self.spread is not None and self.spread > _BUSY_SPREAD
+
     def gigabytes_per_s(self, working_set_bytes: int) -> float:
         """The bandwidth for work on so many bytes: the highest of all streams through as many or more.
 
@@ -86,13 +93,14 @@ class Peaks:
 
 def measured_peaks(device: str, threads: int, taken: Mapping[str, Any]) -> Peaks:
     """The peaks from an event of `roofline.measure`: the fastest repeat of each kernel counts."""
-    (fma,) = (kernel for kernel in taken["kernels"] if kernel["name"] == FMA)
+    fmas = [kernel for kernel in taken["kernels"] if kernel["name"] == FMA]
+    fma_samples_s = [seconds for kernel in fmas for seconds in kernel["samples_s"]]
     return Peaks(
         device=device,
         threads=threads,
         vector_floats=taken["vector_floats"],
-        gflops=fma["flop"] / min(fma["samples_s"]) / 1e9,
-        spread=_spread(fma["samples_s"]),
+        gflops=fmas[0]["flop"] / min(fma_samples_s) / 1e9,
+        spread=_spread(fma_samples_s),
         streams=tuple(
             Stream(
                 name=kernel["name"],

@@ -106,7 +106,9 @@ def test_all_threads_do_all_the_work_that_is_counted(host, threads, tmp_path):
 
 
 def test_kernels_fill_the_working_sets_that_they_are_for(host, tmp_path):
-    for each in build_kernels(host, 2, "host", tmp_path)[1:]:
+    for each in build_kernels(host, 2, "host", tmp_path):
+        if each.name == FMA:
+            continue
         streams = each.arguments[:1] if each.name == READ else each.arguments
         held = sum(4 * int(np.prod(shape)) for _, shape in streams)
         assert 0.8 * each.working_set_bytes < held <= each.working_set_bytes
