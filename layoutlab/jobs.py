@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -125,25 +124,40 @@ def time_functions(report: Any, **arguments: Any) -> dict[str, Any]:
     return time_functions(**arguments)
 
 
+def hold_core(report: Any) -> None:
+    """Start a simulated core for the jobs that follow in this process."""
+    from layoutlab.device.kryo import held
+
+    report("stage", name="device")
+    held.hold()
+
+
+def release_core(report: Any) -> None:
+    """End the core that was held."""
+    from layoutlab.device.kryo import held
+
+    held.release()
+
+
 def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
     """`compute_outputs` on the simulated core, which sees the files of this machine."""
-    from layoutlab.device.kryo.core import SimulatedCore
-    from layoutlab.device.kryo.installed import require
+    from layoutlab.device.kryo import held
 
     report("stage", name="run")
-    with SimulatedCore(require(), sys.stderr) as core, core.session(_SIMULATED_S) as session:
+    with held.core() as priced:
+        core = priced.core()
         paths = {"inputs": core.place(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
-        return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
+        with core.session(_SIMULATED_S) as session:
+            return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
 
 
 def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict[str, Any]:
     """One inference of the first input set on the simulated core: raw counts, in all and by function."""
-    from layoutlab.device.kryo.core import PricedCore
-    from layoutlab.device.kryo.installed import require
+    from layoutlab.device.kryo import held
 
     report("stage", name="measure")
-    with PricedCore(require(), sys.stderr) as core:
-        done = core.run_inference(runner, Path(inputs), _SIMULATED_S)
+    with held.core() as priced:
+        done = priced.run_inference(runner, Path(inputs), _SIMULATED_S)
     return {
         "counts": asdict(done.cycles.totals),
         "functions": [{"name": name, **asdict(cycles.totals)} for name, cycles in done.functions],
@@ -225,6 +239,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "compute_outputs": compute_outputs,
     "take_samples": take_samples,
     "time_functions": time_functions,
+    "hold_core": hold_core,
+    "release_core": release_core,
     "simulate_outputs": simulate_outputs,
     "simulate_inference": simulate_inference,
     "describe_remote": describe_remote,
