@@ -12,6 +12,7 @@ from layoutlab.engine.base import Artifact, from_json, to_json
 from layoutlab.engine.provenance import AT_COMPILE_TIME, Operator, Provenance
 from layoutlab.errors import LayoutlabError, UsageError
 from layoutlab.process import run_job
+from layoutlab.progress import Progress
 from layoutlab.spec.models import VariantSpec
 from layoutlab.store import Store
 from layoutlab.variants import compile_job, users_hook
@@ -51,13 +52,14 @@ def tuned_variants(run: Run) -> tuple[VariantSpec, ...]:
     return found
 
 
-def built_variant(run: Run, variants: Sequence[VariantSpec], scratch: Path) -> Built:
-    """The first of these that the last run built of the same model, else the first that can be built, untuned."""
+def built_variants(run: Run, variants: Sequence[VariantSpec], scratch: Path) -> tuple[Built, ...]:
+    """Those of the variants that the last run built of the same model, else the first that can be built, untuned."""
+    found = []
     for variant in variants:
         artifact = _of_last_run(run.store, variant.name, run.model_sha256, run.loaded.spec.model.batch)
         if artifact is not None and artifact.provenance is not None:
-            return Built(variant=variant.name, artifact=artifact, provenance=artifact.provenance)
-    return _build_one(run, variants, scratch)
+            found.append(Built(variant=variant.name, artifact=artifact, provenance=artifact.provenance))
+    return tuple(found) or (_build_one(run, variants, scratch),)
 
 
 def _of_last_run(store: Store, variant: str, model_sha256: str, batch: int | None) -> Artifact | None:
@@ -92,11 +94,25 @@ def _build_one(run: Run, variants: Sequence[VariantSpec], scratch: Path) -> Buil
     raise failure
 
 
-def fused_with(built: Built, index: int) -> tuple[tuple[int, ...], str | None]:
-    """All operators of the function that computes the operator, and its name; the operator alone where none does.
+@dataclass(frozen=True, kw_only=True)
+class Fused:
+    """Operators that one function of a variant computes; `function` is None for one that is in no function."""
 
-    Raises UsageError when it is computed at compile time.
+    ops: tuple[int, ...]
+    variant: str
+    function: str | None
+
+
+def fused_with(variants: Sequence[Built], index: int) -> Fused:
+    """All operators of the function that computes the operator, in the variant where these are the most.
+
+    Another variant, where changes of layout keep TVM from fusing them, has functions of its own for the others. Raises
+    UsageError when the operator is computed at compile time.
     """
+    return max((_fused_in(built, index) for built in variants), key=lambda found: len(found.ops))
+
+
+def _fused_in(built: Built, index: int) -> Fused:
     provenance = built.provenance
     if provenance.removed.get(index) == AT_COMPILE_TIME:
         raise UsageError(
@@ -104,7 +120,11 @@ def fused_with(built: Built, index: int) -> tuple[tuple[int, ...], str | None]:
         )
     node = provenance.homes.get(index)
     function = next((found for found in provenance.functions if found.node == node), None)
-    return (function.ops, function.function) if function else ((index,), None)
+    return Fused(
+        ops=function.ops if function else (index,),
+        variant=built.variant,
+        function=function.function if function else None,
+    )
 
 
 def needs_numbers(variants: Sequence[VariantSpec]) -> bool:
@@ -129,7 +149,9 @@ def conv_numbers(built: Built, ops: Collection[int]) -> tuple[int, ...]:
     return tuple(number for number, index in enumerate(convs) if index in ops)
 
 
-def fitting_variants(run: Run, variants: Sequence[VariantSpec], ops: Sequence[Operator]) -> tuple[VariantSpec, ...]:
+def fitting_variants(
+    spec: Path, variants: Sequence[VariantSpec], ops: Sequence[Operator], progress: Progress
+) -> tuple[VariantSpec, ...]:
     """Those of the variants that mean something for these operators: without a convolution, those that ask no layout.
 
     Raises UsageError when none is left.
@@ -141,11 +163,11 @@ def fitting_variants(run: Run, variants: Sequence[VariantSpec], ops: Sequence[Op
     why = f"{named}: no layout applies, for layouts are chosen for convolutions and there is none in it"
     if not found:
         raise UsageError(
-            f"{why}, and every tuned variant of {run.loaded.path} asks for one. To measure it as it is, add a variant "
+            f"{why}, and every tuned variant of {spec} asks for one. To measure it as it is, add a variant "
             "such as {name: as_is, alter_op_layout: keep}"
         )
     if len(found) < len(variants):
-        run.progress.say(f"{why}; measured as it is, in {', '.join(variant.name for variant in found)}")
+        progress.say(f"{why}; measured as it is, in {', '.join(variant.name for variant in found)}")
     return found
 
 

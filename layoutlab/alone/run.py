@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from layoutlab.alone.choose import (
-    built_variant,
+    built_variants,
     conv_numbers,
     fitting_variants,
     fused_with,
@@ -26,10 +26,12 @@ from layoutlab.errors import LayoutlabError
 from layoutlab.experiment import run_experiment
 from layoutlab.model.resolve import resolve_model
 from layoutlab.process import run_job
+from layoutlab.profiling import Profile, profile_spec
 from layoutlab.progress import Progress
 from layoutlab.records.adopt import AdoptedTask
 from layoutlab.records.sources import has_records
 from layoutlab.report.comparison import Comparison
+from layoutlab.report.profile import write_profile
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import VariantSpec
 from layoutlab.store import Store
@@ -52,11 +54,14 @@ class OpRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class AloneVariant:
-    """One variant: the time of its functions for these operators within the whole network, in microseconds, where it
-    was profiled; what its records got of each task that both share; or why they got nothing.
+    """One variant: the time of its functions for these operators, in microseconds, alone and within the whole network
+    (by its last profile); what its records got of each task that both share; or why they got nothing.
+
+    Neither time has changes of layout in it that are functions of their own. None is unknown.
     """
 
     name: str
+    alone_us: float | None
     network_us: float | None
     tasks: tuple[AdoptedTask, ...]
     problem: str | None = None
@@ -108,6 +113,7 @@ def run_op(
         variants = alone.loaded.spec.variants
         _seed(run, alone, results, variants)
         comparison = run_experiment(alone.loaded, results, progress, allowed, inputs=alone.inputs)
+        alone_us = dict(_function_times_us(alone.loaded, results, progress))
         ran = {row.name for row in comparison.rows if row.failure is None}
         with Store(results / "runs" / alone.loaded.spec.name) as made:
             folders = {variant.name: records_folder(made, variant.name) for variant in variants}
@@ -127,6 +133,7 @@ def run_op(
         variants=tuple(
             AloneVariant(
                 name=variant.name,
+                alone_us=alone_us.get(variant.name),
                 network_us=network_us(results / loaded.spec.name, variant.name, run.choice.device.name, indices),
                 tasks=tasks,
                 problem=problem,
@@ -144,25 +151,26 @@ def _cut_out(run: Run, request: OpRequest, results: Path) -> _Alone:
     folder = (results / "runs" / name).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     numbered = needs_numbers(tuned)
-    built = built_variant(run, tuned, folder / "fusing") if numbered or not request.bare else None
-    ops, function = ((request.index,), None) if built is None or request.bare else fused_with(built, request.index)
-    model, inputs = folder / "model.tflite", folder / "cut_inputs.npz"
+    built = built_variants(run, tuned, folder / "fusing") if numbered or not request.bare else ()
+    fused = None if request.bare else fused_with(built, request.index)
+    ops = (request.index,) if fused is None else fused.ops
+    model, inputs = folder / f"{run.model.stem}.op{request.index}.tflite", folder / "cut_inputs.npz"
     files = {"path": str(run.model), "inputs": str(run.inputs), "cut": str(model), "cut_inputs": str(inputs)}
     made = run_job("cut_model", {**files, "ops": ops}, log=run.log("model"), timeout_s=600)
     described = tuple(from_json(Operator, op) for op in made["ops"])
-    numbers = conv_numbers(built, [op.index for op in described]) if built is not None and numbered else None
+    numbers = conv_numbers(built[0], [op.index for op in described]) if numbered else None
     loaded = derive(
         run.loaded,
         name,
         f"op {request.index} {type_} of {run.spec.name}, alone",
         model,
-        fitting_variants(run, tuned, described),
+        fitting_variants(run.loaded.path, tuned, described, run.progress),
         request.trials,
         made["largest"],
         numbers,
         run.progress,
     )
-    fused_by = (built.variant, function) if built is not None and function is not None else None
+    fused_by = None if fused is None or fused.function is None else (fused.variant, fused.function)
     return _Alone(loaded=loaded, ops=described, fused_by=fused_by, model=model, inputs=inputs)
 
 
@@ -189,6 +197,17 @@ def _seed(run: Run, alone: _Alone, results: Path, variants: Sequence[VariantSpec
             else:
                 count = sum(task.records for task in tasks)
                 run.progress.say(f"{heading}: {count} of the same functions are taken over" if count else heading)
+
+
+def _function_times_us(loaded: LoadedSpec, results: Path, progress: Progress) -> Iterator[tuple[str, float]]:
+    """Of each variant that ran alone the time of the functions that compute the operators; its profile is written."""
+    try:
+        for name, profile in profile_spec(loaded, results, progress):
+            if isinstance(profile, Profile):
+                write_profile(profile, results / loaded.spec.name)
+                yield name, sum(1e3 * row.time_ms for row in profile.rows if row.ops or row.parts)
+    except LayoutlabError as error:
+        progress.say(f"the functions are not timed: {error}")
 
 
 def _write_back(

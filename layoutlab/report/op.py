@@ -48,11 +48,10 @@ def _op(op: Operator) -> str:
 
 
 def _times(result: OpResult) -> str:
-    alone_us = {row.name: 1e3 * row.ms for row in result.comparison.rows if row.ms is not None}
     rows = [
         {
             "variant": found.name,
-            "alone us": _us(alone_us.get(found.name)),
+            "function alone us": _us(found.alone_us),
             "in the network us": _us(found.network_us),
             "task of the network": task.task if task else _NONE,
             "best us in its records": _change(task) if task else _NONE,
@@ -77,16 +76,18 @@ def _us(us: float | None) -> str:
 def _notes(result: OpResult) -> list[str]:
     notes = [f"{found.name}: {found.problem or _not_shared()}" for found in result.variants if not found.tasks]
     if any(found.network_us is None for found in result.variants):
-        notes.append("in the network: - where no profile of this device is; layoutlab profile makes them")
+        notes.append(
+            "in the network: - where no profile of the network on this device has it; layoutlab profile makes one"
+        )
     count = sum(task.records for found in result.variants for task in found.tasks)
-    if not result.request.write_back:
+    if count and not result.request.write_back:
         notes.append(f"{_records(count)} would go into those of the network: do the same without --no-write-back")
     elif count:
         notes.append(
-            f"{_records(count)} went into those of the network, on top of the spec's budget: {_gain(result.variants)}; "
-            "layoutlab run builds with them"
+            f"{_records(count)} went into those of the network, on top of the spec's budget, with a better best time "
+            f"for {_gain(result.variants)}; layoutlab run builds with them"
         )
-    else:
+    elif any(found.tasks for found in result.variants):
         notes.append("the records of the network have all of these already")
     return notes
 
@@ -100,7 +101,7 @@ def _records(count: int) -> str:
 
 
 def _gain(variants: tuple[AloneVariant, ...]) -> str:
-    """`2 of 3 tasks have a better best time`."""
+    """`2 of 3 tasks`."""
     tasks = [task for found in variants for task in found.tasks]
     better = sum(task.after_us != task.before_us for task in tasks)
-    return f"{better} of {len(tasks)} task{'' if len(tasks) == 1 else 's'} have a better best time"
+    return f"{better} of {len(tasks)} task{'' if len(tasks) == 1 else 's'}"
