@@ -47,6 +47,29 @@ def bind_batch(report: Any, path: str, batch: int, bound: str) -> None:
     Path(bound).write_bytes(bind_batch(Path(path).read_bytes(), batch))
 
 
+def cut_model(report: Any, path: str, ops: list[int], inputs: str, cut: str, cut_inputs: str) -> dict[str, Any]:
+    """Write some operators of a .tflite file as a model, and the inputs that they get within it; says what they are.
+
+    `inputs` are sets of inputs of the whole model; `largest` is the largest absolute value of the outputs for them.
+    """
+    import numpy as np
+
+    from layoutlab.measure.inputs import load_sets, save_sets
+    from layoutlab.model.cut import cut as cut_out
+    from layoutlab.model.values import cut_values
+    from layoutlab.model.work import operators
+
+    report("stage", name="model")
+    data = Path(path).read_bytes()
+    made = cut_out(data, ops)
+    input_sets, output_sets = cut_values(data, made, load_sets(Path(inputs)))
+    Path(cut).write_bytes(made.data)
+    save_sets(Path(cut_inputs), input_sets)
+    described = operators(data)
+    largest = [float(np.abs(value.astype(np.float64)).max(initial=0.0)) for found in output_sets for value in found]
+    return {"ops": [asdict(described[index]) for index in made.ops], "largest": max(largest)}
+
+
 def hash_hook(report: Any, name: str, allowed: list[str]) -> str:
     """Hash of the source of a user's hook, which is imported for it."""
     from layoutlab import hooks
@@ -67,6 +90,13 @@ def list_tasks(report: Any, job: dict[str, Any]) -> list[dict[str, Any]]:
     from layoutlab.engine.relax import compile as relax_compile
 
     return [to_json(task) for task in relax_compile.list_tasks(from_json(CompileJob, job), report)]
+
+
+def find_shared(report: Any, job: dict[str, Any], others: str) -> list[dict[str, Any]]:
+    """The tasks of a variant that the records in a folder are of too."""
+    from layoutlab.engine.relax import compile as relax_compile
+
+    return [to_json(task) for task in relax_compile.find_shared(from_json(CompileJob, job), Path(others), report)]
 
 
 def tune_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -230,9 +260,11 @@ VERBS: dict[str, Callable[..., Any]] = {
     "describe_model": describe_model,
     "preflight": preflight,
     "bind_batch": bind_batch,
+    "cut_model": cut_model,
     "hash_hook": hash_hook,
     "compile_variant": compile_variant,
     "list_tasks": list_tasks,
+    "find_shared": find_shared,
     "tune_variant": tune_variant,
     "lay_out": lay_out,
     "mix_layouts": mix_layouts,

@@ -33,7 +33,7 @@ def compile_job(
         target=target,
         folder=str(folder.resolve()),
         convert_layout=variant.convert_layout,
-        hook=hook_options(variant, allowed),
+        hook=hook_options(variant, allowed, loaded.conv_numbers),
         tune=variant.tune,
         tuning=TuningOptions(**loaded.spec.tuning.model_dump(), cores=loaded.spec.measure.cores),
         device_kind=device_kind,
@@ -42,8 +42,10 @@ def compile_job(
     )
 
 
-def hook_options(variant: VariantSpec, allowed: Sequence[str]) -> HookOptions | None:
-    """The variant's hook with its options; None without one."""
+def hook_options(
+    variant: VariantSpec, allowed: Sequence[str], numbers: tuple[int, ...] | None = None
+) -> HookOptions | None:
+    """The variant's hook with its options; None without one. `numbers`: see `LoadedSpec.conv_numbers`."""
     hook = variant.alter_op_layout
     if hook is None:
         return None
@@ -54,6 +56,7 @@ def hook_options(variant: VariantSpec, allowed: Sequence[str]) -> HookOptions | 
         pad=hook.channels == "pad",
         rules=None if hook.rules is None else tuple(rule.to_rule() for rule in hook.rules),
         allowed=tuple(allowed),
+        numbers=numbers,
     )
 
 

@@ -122,7 +122,8 @@ class Artifact:
 class HookOptions:
     """A hook as a spec gives it: its name with the options of nchwc, or a table of rules.
 
-    `allowed` are the prefixes under which a user's own hook may live.
+    `allowed` are the prefixes under which a user's own hook may live. `numbers` are given when the model is a part of
+    another: the numbers that its convolutions have there, which the hook is told instead of those here.
     """
 
     label: str
@@ -131,6 +132,7 @@ class HookOptions:
     pad: bool = False
     rules: tuple[Rule, ...] | None = None
     allowed: tuple[str, ...] = ()
+    numbers: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +202,18 @@ class TuneRequest:
     def additional(self) -> bool:
         """Whether its trials come on top of the job's budget."""
         return self.tasks is not None or self.trials is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedTask:
+    """A task of a variant that other records are of too: its name, and the number of its workload in both.
+
+    `ours` is None where the variant's own records have no such workload yet.
+    """
+
+    task: str
+    ours: int | None
+    theirs: int
 
 
 DEFAULT_MORE_TRIALS = 64

@@ -17,6 +17,7 @@ from layoutlab.engine.base import (
     ConvReport,
     HookOptions,
     LayoutReport,
+    SharedTask,
     TaskCoverage,
     TuneRequest,
     TuneResult,
@@ -37,6 +38,7 @@ from layoutlab.engine.relax.tune.kinds import KINDS, task_kind
 from layoutlab.engine.relax.tune.pool import open_pool
 from layoutlab.engine.relax.tune.records import conv_times_us, open_database
 from layoutlab.engine.relax.tune.select import Choosable, select, skip
+from layoutlab.engine.relax.tune.shared import shared_tasks
 from layoutlab.engine.relax.tune.tuner import PoolOpener, extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.engine.relax.vectors import vector_floats
@@ -86,6 +88,13 @@ def list_tasks(job: CompileJob, report: Report) -> list[TaskCoverage]:
     lowered, _ = _lower(job, target, report)
     tasks = extract_tasks(lowered, target)
     return coverage(_database(job), tasks, tune=job.tune)
+
+
+def find_shared(job: CompileJob, others: Path, report: Report) -> tuple[SharedTask, ...]:
+    """The variant's tuning tasks that the records in `others` are of too; see `tune.shared`."""
+    target = tvm.target.Target(job.target)
+    lowered, _ = _lower(job, target, report)
+    return shared_tasks(extract_tasks(lowered, target), Path(job.folder), others)
 
 
 def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneResult:
@@ -167,11 +176,15 @@ def _text(mod: tvm.IRModule) -> str:
 def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
     """The hook with its options; block `auto` is the number of floats in one vector of the target."""
     if options.rules is not None:
-        return hooks.Table(options.rules)
+        return _numbered(hooks.Table(options.rules), options)
     if options.name != "nchwc":
-        return hooks.resolve(str(options.name), options.allowed)
+        return _numbered(hooks.resolve(str(options.name), options.allowed), options)
     block = options.block if isinstance(options.block, int) else vector_floats(target)
     return hooks.Nchwc(block, options.pad)
+
+
+def _numbered(hook: hooks.Hook, options: HookOptions) -> hooks.Hook:
+    return hook if options.numbers is None else hooks.Numbered(hook, options.numbers)
 
 
 def _tune(
