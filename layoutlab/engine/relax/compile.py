@@ -30,6 +30,7 @@ from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.passes import pass_context, require_known
 from layoutlab.engine.relax.provenance.trace import trace
 from layoutlab.engine.relax.tune.borrow import borrow
 from layoutlab.engine.relax.tune.coverage import coverage, with_only_schedules
@@ -62,8 +63,10 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     library = folder / "variant.so"
     lookup, covered = borrow(database, job.borrowed, tasks, covered, target)
     schedules, expected = with_only_schedules(lookup, tasks, covered)
-    built, hits = apply_records(lowered, target, schedules, job.tuning.pack_weights, expected)
-    build_library(built, target, str(library), job.device_kind)
+    with pass_context(job.tuning.passes):
+        built, hits = apply_records(lowered, target, schedules, job.tuning.pack_weights, expected)
+        build_library(built, target, str(library), job.device_kind)
+        provenance = trace(built, Path(job.model_path).read_bytes(), lowered, tasks)
     return Artifact(
         path=str(library),
         sha256=hashlib.sha256(library.read_bytes()).hexdigest(),
@@ -76,7 +79,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         tuning_ended=ended,
         tune_s=tune_s,
         build_s=time.monotonic() - started,
-        provenance=trace(built, Path(job.model_path).read_bytes(), lowered, tasks),
+        provenance=provenance,
     )
 
 
@@ -128,7 +131,9 @@ def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneR
 def _lower(job: CompileJob, target: tvm.target.Target, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
     converted, layouts = lay_out(job, report)
     report("stage", name="lower")
-    return lower(converted, target, job.tuning.pack_weights), layouts
+    require_known(job.tuning.passes)
+    with pass_context(job.tuning.passes):
+        return lower(converted, target, job.tuning.pack_weights, job.fuse), layouts
 
 
 def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
