@@ -91,5 +91,6 @@ def test_passes_that_tvm_does_not_have():
         require_known(PassOptions(disabled=("FoldConstants", "Simplify", "tirx.VectorizeLoops")))
     assert str(caught.value) == (
         f'lower: passes.disabled: TVM {tvm.__version__} has no pass "FoldConstants": did you mean "FoldConstant"?; '
-        'no pass "Simplify": did you mean "tirx.StmtSimplify"?; no pass "tirx.VectorizeLoops": did you mean "tirx.VectorizeLoop"?'
+        'no pass "Simplify": did you mean "tirx.StmtSimplify"?; '
+        'no pass "tirx.VectorizeLoops": did you mean "tirx.VectorizeLoop"?'
     )
