@@ -88,7 +88,7 @@ def list_tasks(job: CompileJob, report: Report) -> list[TaskCoverage]:
     target = tvm.target.Target(job.target)
     lowered, _ = _lower(job, target, report)
     tasks = extract_tasks(lowered, target)
-    return coverage(_database(job), tasks, tune=job.tune)
+    return coverage(open_records(job), tasks, tune=job.tune)
 
 
 def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneResult:
@@ -101,7 +101,7 @@ def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneR
     report("stage", name="tune")
     started = time.monotonic()
     tasks = extract_tasks(lowered, target)
-    chosen = _not_skipped(tasks, job.tuning) if request.tasks is None else select(request.tasks, choosable(tasks))
+    chosen = not_skipped(tasks, job.tuning) if request.tasks is None else select(request.tasks, choosable(tasks))
     database = open_database(Path(job.folder))
     before = coverage(database, tasks)
     trials = job.tuning.trials
@@ -117,7 +117,7 @@ def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneR
         report,
         job.device_kind,
         again=request.additional,
-        opener=_pool_opener(job, report),
+        opener=pool_opener(job, report),
     )
     return TuneResult(
         before=tuple(before),
@@ -182,12 +182,12 @@ def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
 def _tune(
     tasks: Sequence[meta_schedule.ExtractedTask], target: tvm.target.Target, job: CompileJob, report: Report
 ) -> tuple[meta_schedule.database.Database, list[TaskCoverage], str | None, float]:
-    database = _database(job)
+    database = open_records(job)
     if not job.tune:
         return database, coverage(database, tasks, tune=False), None, 0.0
     report("stage", name="tune")
     started = time.monotonic()
-    chosen = _not_skipped(tasks, job.tuning)
+    chosen = not_skipped(tasks, job.tuning)
     scratch = Path(job.folder) / "candidates"
     ended = tune(
         [tasks[index] for index in chosen],
@@ -197,13 +197,13 @@ def _tune(
         scratch,
         report,
         job.device_kind,
-        opener=_pool_opener(job, report),
+        opener=pool_opener(job, report),
     )
     skipped = frozenset(range(len(tasks))).difference(chosen)
     return database, coverage(database, tasks, skipped=skipped), ended, time.monotonic() - started
 
 
-def _pool_opener(job: CompileJob, report: Report) -> PoolOpener:
+def pool_opener(job: CompileJob, report: Report) -> PoolOpener:
     """Who gives the candidates their times: for devices over RPC a pool that knows where they are."""
     address = job.rpc
     if address is None:
@@ -215,11 +215,12 @@ def _pool_opener(job: CompileJob, report: Report) -> PoolOpener:
     )
 
 
-def _database(job: CompileJob) -> meta_schedule.database.Database:
+def open_records(job: CompileJob) -> meta_schedule.database.Database:
+    """The variant's own records, none for one that is not tuned."""
     return open_database(Path(job.folder)) if job.tune else meta_schedule.database.MemoryDatabase()
 
 
-def _not_skipped(tasks: Sequence[meta_schedule.ExtractedTask], options: TuningOptions) -> tuple[int, ...]:
+def not_skipped(tasks: Sequence[meta_schedule.ExtractedTask], options: TuningOptions) -> tuple[int, ...]:
     """Indices of the tasks that the spec does not skip."""
     if not options.skip:
         return tuple(range(len(tasks)))
