@@ -74,6 +74,11 @@ def explained(row: ProfileRow, task: TaskCoverage | None, found: FunctionExperim
     )
 
 
+def microseconds(us: float) -> str:
+    """As tables and causes show a time: three digits, where there are so many."""
+    return f"{us:.1f}" if us >= 10 else f"{us:.2f}"
+
+
 # By the name of the experiment.
 _Times = Mapping[str, float | None]
 
@@ -105,8 +110,9 @@ def _of_the_record(
         yield "record missed: the build did not take it"
     if like_record is False:
         yield "different fusion: it has other parts than what its record was made for"
-    if _longer(graph_us, row.best_us) and _longer(times["again"], row.best_us):
-        yield f"noisy tuning sample, or another machine state: its record takes {times['again']:.1f} us now"
+    again_us = times["again"]
+    if again_us is not None and _longer(graph_us, row.best_us) and _longer(again_us, row.best_us):
+        yield f"noisy tuning sample, or another machine state: its record takes {microseconds(again_us)} us now"
 
 
 def _of_the_network(row: ProfileRow, graph_us: float, times: _Times, simulated: bool) -> Iterator[str]:
@@ -120,4 +126,4 @@ def _of_the_network(row: ProfileRow, graph_us: float, times: _Times, simulated: 
     transform_us = times["transform"]
     if transform_us is not None and transform_us >= TRANSFORM_SHARE * graph_us:
         what = "layout transform fused in" if row.ops or row.parts else "a layout transform"
-        yield f"{what}: {', '.join(row.transforms)} takes {transform_us:.1f} us alone"
+        yield f"{what}: {', '.join(row.transforms)} takes {microseconds(transform_us)} us alone"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tabulate import tabulate
 
 from layoutlab.explaining import Explanation
-from layoutlab.report.causes import ExplainedRow
+from layoutlab.report.causes import ExplainedRow, microseconds
 from layoutlab.report.files import write_texts
 from layoutlab.report.profile import computes
 
@@ -73,8 +73,8 @@ def _line(row: ExplainedRow, explanation: Explanation) -> dict[str, str]:
     return {
         "node": ", ".join(map(str, row.profile.nodes)),
         "computes": computes(row.profile),
-        "graph us": f"{row.graph_us:.1f}",
-        "best us": _NONE if row.best_us is None else f"{row.best_us:.1f}",
+        "graph us": microseconds(row.graph_us),
+        "best us": _NONE if row.best_us is None else microseconds(row.best_us),
         **times,
         "likely cause": "; ".join(row.causes) or _NONE,
     }
@@ -86,7 +86,7 @@ def _time(row: ExplainedRow, name: str) -> str:
     us = _TIMES[name][1](row)
     # The time of naive loops says little of what fusing saves.
     mark = f" ({row.untuned} untuned)" if name == "unfused" and row.untuned else ""
-    return _NONE if us is None else f"{us:.1f}{mark}"
+    return _NONE if us is None else f"{microseconds(us)}{mark}"
 
 
 def _notes(explanation: Explanation) -> list[str]:

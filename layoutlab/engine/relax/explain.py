@@ -35,8 +35,8 @@ from layoutlab.errors import StageError
 
 # A mark with this before it is the number of a call before fusing; see `provenance.marks`.
 _PART = "#"
-# How long experiments take that are not the tuner's. Many short repeats: within a long one a machine is interrupted, and
-# the median of a few of these shows it; the functions of an inference are timed call by call.
+# How experiments are timed that are not the tuner's: many short repeats, for within long ones a busy machine is
+# interrupted, and what they are compared with, the functions of an inference, is timed call by call.
 _REPEATS = 25
 _MIN_REPEAT_MS = 2
 # What TVM notes at a block that stores weights as a schedule wants them.

@@ -168,6 +168,9 @@ class _Space:
     def _inline_what_follows(self) -> Any:
         """Compute bias, activation and addition where the result is stored; returns that last block."""
         sch, block = self._sch, self._block
+        if not sch.get_consumers(block):
+            # Nothing was fused: accumulators are no parameter of a function, so another block stores them.
+            return sch.cache_write(block, 0, "local")
         while following := sch.get_consumers(block):
             if block is not self._block:
                 sch.compute_inline(block)
