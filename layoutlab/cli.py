@@ -112,6 +112,13 @@ def _parser() -> argparse.ArgumentParser:
     forms = profile.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print it as JSON")
     forms.add_argument("--csv", action="store_true", help="print it as CSV")
+    profile.add_argument(
+        "--explain", action="store_true", help="make experiments with the functions that are slower than promised"
+    )
+    profile.add_argument(
+        "--top", type=_whole_number, metavar="N", help="with --explain: the N slowest functions as well"
+    )
+    _allow_hooks(profile)
     layouts = _with_spec(
         commands.add_parser("layouts", help="show what each variant does to the layouts, without tuning"), _layouts
     )
@@ -437,6 +444,10 @@ def _winners(options: argparse.Namespace) -> int:
 
 
 def _profile(options: argparse.Namespace) -> int:
+    if options.explain:
+        return _explain(options)
+    if options.top is not None:
+        raise UsageError("--top says what --explain explains: add --explain")
     loaded = _load_variants(options)
     from layoutlab.profiling import profile_spec
     from layoutlab.progress import Progress
@@ -455,6 +466,31 @@ def _profile(options: argparse.Namespace) -> int:
     if found:
         print(profiles_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
         _complain(f"written to {folder}: profile.VARIANT.csv, profile.VARIANT.json")
+    return exit_code
+
+
+def _explain(options: argparse.Namespace) -> int:
+    loaded = _load_variants(options)
+    from layoutlab.explaining import explain_spec
+    from layoutlab.progress import Progress
+    from layoutlab.report.explain import explanations_text, write_explanation
+    from layoutlab.report.profile import write_profile
+
+    found, exit_code = [], EXIT_OK
+    folder = options.results / loaded.spec.name
+    with Progress() as progress:
+        explained = explain_spec(loaded, options.results, progress, _allowed(options), options.top or 0)
+        for name, both in explained:
+            if isinstance(both, LayoutlabError):
+                exit_code = max(exit_code, both.exit_code)
+                _complain(f"error: {name}: {both}")
+            else:
+                write_profile(both[0], folder)
+                write_explanation(both[1], folder)
+                found.append(both[1])
+    if found:
+        print(explanations_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
+        _complain(f"written to {folder}: explain.VARIANT.csv, explain.VARIANT.json, and the profiles")
     return exit_code
 
 

@@ -106,6 +106,15 @@ def tune_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> d
     return to_json(relax_compile.tune_variant(from_json(CompileJob, job), from_json(TuneRequest, request), report))
 
 
+def explain_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Experiments with functions of a built variant; see `layoutlab.engine.relax.explain`."""
+    from layoutlab.engine.explanation import ExplainRequest
+    from layoutlab.engine.relax.explain import explain
+
+    found = explain(from_json(CompileJob, job), from_json(ExplainRequest, request), report)
+    return [to_json(function) for function in found]
+
+
 def lay_out(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     """What a variant does to the layouts, without tuning or building it."""
     from layoutlab.engine.relax import compile as relax_compile
@@ -266,6 +275,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "list_tasks": list_tasks,
     "find_shared": find_shared,
     "tune_variant": tune_variant,
+    "explain_variant": explain_variant,
     "lay_out": lay_out,
     "mix_layouts": mix_layouts,
     "compute_outputs": compute_outputs,

@@ -9,7 +9,7 @@ from typing import Any
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.rpc.address import RpcAddress
-from layoutlab.engine.base import BorrowedRecords, CompileJob, HookOptions, TuningOptions
+from layoutlab.engine.base import BorrowedRecords, CompileJob, HookOptions, PassOptions, TuningOptions
 from layoutlab.errors import UsageError
 from layoutlab.hooks import is_allowed, not_allowed
 from layoutlab.spec.load import LoadedSpec
@@ -35,10 +35,15 @@ def compile_job(
         convert_layout=variant.convert_layout,
         hook=hook_options(variant, allowed, loaded.conv_numbers),
         tune=variant.tune,
-        tuning=TuningOptions(**loaded.spec.tuning.model_dump(), cores=loaded.spec.measure.cores),
+        tuning=TuningOptions(
+            **loaded.spec.tuning.model_dump(),
+            cores=loaded.spec.measure.cores,
+            passes=PassOptions(disabled=variant.passes.disabled, opt_level=variant.passes.opt_level),
+        ),
         device_kind=device_kind,
         rpc=rpc,
         borrowed=tuple(borrowed),
+        fuse=variant.fuse,
     )
 
 
@@ -58,6 +63,16 @@ def hook_options(
         allowed=tuple(allowed),
         numbers=numbers,
     )
+
+
+def compiled_otherwise(variant: VariantSpec) -> list[str]:
+    """How a variant departs from TVM's usual way of compiling, as tables flag it."""
+    flags = [] if variant.fuse else ["fusion off"]
+    if variant.passes.disabled:
+        flags.append(f"without {', '.join(variant.passes.disabled)}")
+    if variant.passes.opt_level is not None:
+        flags.append(f"opt level {variant.passes.opt_level}")
+    return flags
 
 
 def users_hook(variant: VariantSpec) -> str | None:

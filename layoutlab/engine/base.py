@@ -136,8 +136,25 @@ class HookOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PassOptions:
+    """With which of TVM's passes code is made: without the `disabled` ones, and those of a level above `opt_level`.
+
+    None as `opt_level` is TVM's default.
+    """
+
+    disabled: tuple[str, ...] = ()
+    opt_level: int | None = None
+
+
+USUAL_PASSES = PassOptions()
+
+
+@dataclass(frozen=True, kw_only=True)
 class TuningOptions:
-    """How a variant is tuned: the fields of the spec's `tuning`, and `measure.cores`, where candidates are timed."""
+    """How a variant is tuned: the fields of the spec's `tuning`, and `measure.cores`, where candidates are timed.
+
+    `passes` are those of the variant, for its candidates are made with the same.
+    """
 
     trials: int
     search: str
@@ -154,6 +171,7 @@ class TuningOptions:
     repeats: int = 3
     min_repeat_ms: int = 15
     cores: str | tuple[int, ...] = "big"
+    passes: PassOptions = USUAL_PASSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +187,9 @@ class CompileJob:
     """Everything a worker needs to turn one variant into an artifact.
 
     `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is None without an
-    alter_op_layout, and `tune` is False for the untuned row. `device_kind` says where candidates are measured, and so
-    which linker is needed: on this machine, the simulated Kryo core, or the devices at `rpc`. `borrowed` are records
-    for tasks that have none of their own, the first first.
+    alter_op_layout, `tune` is False for the untuned row, and `fuse` where each operator keeps a function of its own.
+    `device_kind` says where candidates are measured, and so which linker is needed: on this machine, the simulated Kryo
+    core, or the devices at `rpc`. `borrowed` are records for tasks that have none of their own, the first first.
     """
 
     model_path: str
@@ -184,6 +202,7 @@ class CompileJob:
     device_kind: DeviceKind = "host"
     rpc: RpcAddress | None = None
     borrowed: tuple[BorrowedRecords, ...] = ()
+    fuse: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)

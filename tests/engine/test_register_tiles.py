@@ -179,6 +179,22 @@ def test_every_task_of_every_network_has_a_design_space(model, layout):
         assert space_of(task.dispatched[0], HOST) != 0, task.task_name
 
 
+@pytest.mark.parametrize("pad", [0, 1])
+def test_a_convolution_that_nothing_follows(pad):
+    """As it is where nothing is fused."""
+    data, weights = te.placeholder((1, 6, 7, 8)), te.placeholder((3, 3, 8, 16))
+    packed, packed_weights = te.placeholder((1, 2, 6, 7, 4)), te.placeholder((4, 8, 3, 3, 4))
+    for tensors in (
+        [data, weights, topi.nn.conv2d_nhwc(data, weights, 1, (pad, pad, pad, pad), 1)],
+        [packed, packed_weights, conv2d_nchwc(packed, packed_weights, (1, 1), (pad, pad, pad, pad), (1, 1))],
+    ):
+        mod = tvm.IRModule({"main": te.create_prim_func(tensors).with_attr("tirx.noalias", True)})
+        arrays = random_arrays(mod, 1)
+        for space in register_tiles(mod, SSE)[::8]:
+            found = compute(random_point(mod, space, 1), arrays)
+            np.testing.assert_allclose(found, compute(mod, arrays), rtol=1e-4, atol=1e-5)
+
+
 def test_more_cores_share_the_outermost_loop():
     mod = conv_nhwc(8, 8, 8, 16, 3, 1, 1)
     for space in register_tiles(mod, Registers(floats=4, count=16, inputs=1, cores=2)):

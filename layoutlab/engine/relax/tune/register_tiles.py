@@ -90,7 +90,7 @@ def _spaces(mod: Any, registers: Registers) -> Iterator[_Space]:
     known = [name for name in blocks if name in CONVOLUTIONS]
     if len(known) != 1 or not _fits(sch, blocks[known[0]], CONVOLUTIONS[known[0]]):
         return
-    if _behind(sch, blocks[known[0]]) is None:
+    if sch.get_consumers(blocks[known[0]]) and _behind(sch, blocks[known[0]]) is None:
         return
     padded = any(_pads(sch, block) for block in sch.get_producers(blocks[known[0]]))
     for vectors, (order, padding) in product(range(1, _MOST_VECTORS + 1), _PADDED if padded else _UNPADDED):
@@ -102,8 +102,8 @@ def _spaces(mod: Any, registers: Registers) -> Iterator[_Space]:
 def _behind(sch: s_tir.Schedule, conv: Any) -> tuple[Any, list[Any]] | None:
     """The block that stores what a convolution's result becomes, and all others it needs besides the convolution.
 
-    None when nothing is behind the convolution, when it ends in several places, or when what is between cannot be
-    computed where the result is stored: sums, and padding, which the convolution may need as well.
+    None when it ends in several places, or when what is between cannot be computed where the result is stored: sums,
+    and padding, which the convolution may need as well.
     """
     ends = [block for block in _reached(sch, conv, sch.get_consumers) if not sch.get_consumers(block)]
     if len(ends) != 1:
@@ -213,6 +213,9 @@ class _Space:
         What is used twice on the way, as in a PReLU, or comes from beside, as the other side of an addition does, is
         computed there too.
         """
+        if not self._sch.get_consumers(self._block):
+            # Nothing was fused: accumulators are no parameter of a function, so another block stores them.
+            return self._sch.cache_write(self._block, 0, "local")
         found = _behind(self._sch, self._block)
         assert found is not None
         last, others = found
