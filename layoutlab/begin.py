@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,8 +77,12 @@ def begin(
     kind: Literal["run", "tune"] = "run",
     borrow: Sequence[Path] = (),
     fresh: bool = False,
+    inputs: Path | None = None,
 ) -> Run:
-    """The device and the inputs; what the run depends on is recorded, as an event of this kind."""
+    """The device and the inputs; what the run depends on is recorded, as an event of this kind.
+
+    `inputs` is a file of input sets (`measure.inputs.save_sets`) that stand in for the seeded ones.
+    """
     choice = choose_device(loaded, store, progress)
     if kind == "run" and choice.device.kind == "host":
         # Found out now, and not when all variants are tuned.
@@ -110,7 +115,10 @@ def begin(
         threads=loaded.spec.threads,
         versions=run.versions,
     )
-    _write_inputs(run)
+    if inputs is None:
+        _write_inputs(run)
+    else:
+        shutil.copyfile(inputs, run.inputs)
     return run
 
 

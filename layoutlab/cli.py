@@ -55,7 +55,7 @@ def _complain(text: str) -> None:
 
 
 def _how_to_go_on(options: argparse.Namespace) -> str:
-    if options.command not in (_run, _tune):
+    if options.command not in (_run, _tune, _op):
         return "interrupted"
     kept = options.results / "runs"
     if options.command is _tune and (options.tasks or options.trials):
@@ -112,6 +112,13 @@ def _parser() -> argparse.ArgumentParser:
     forms = profile.add_mutually_exclusive_group()
     forms.add_argument("--json", action="store_true", help="print it as JSON")
     forms.add_argument("--csv", action="store_true", help="print it as CSV")
+    profile.add_argument(
+        "--explain", action="store_true", help="make experiments with the functions that are slower than promised"
+    )
+    profile.add_argument(
+        "--top", type=_whole_number, metavar="N", help="with --explain: the N slowest functions as well"
+    )
+    _allow_hooks(profile)
     peaks = _with_spec(
         commands.add_parser("peaks", help="what the device that a spec runs on can do at most: arithmetic and memory"),
         _peaks,
@@ -134,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     tasks.add_argument("--variant", metavar="NAME", help="only this variant")
     tasks.add_argument("--json", action="store_true", help="print it as JSON")
     _add_tune(commands)
+    _add_op(commands)
     importing = commands.add_parser("import", help="say everything in a model that TVM cannot import")
     importing.add_argument("model", metavar="MODEL", type=Path, help="a .tflite file")
     importing.add_argument("--json", action="store_true", help="print it as JSON")
@@ -192,6 +200,44 @@ def _add_tune(commands: Any) -> None:
     )
     tune.add_argument("--time-limit", type=_whole_number, metavar="S", help="at most so many seconds a variant")
     tune.add_argument("--fresh", action="store_true", help="do not go on from records of other specs' runs")
+
+
+def _add_op(commands: Any) -> None:
+    op = _with_spec(
+        commands.add_parser(
+            "op", help="one operator alone: cut out, measured in each layout, tuned, its records put back"
+        ),
+        _op,
+    )
+    _allow_hooks(op)
+    _on_device(op)
+    op.add_argument(
+        "--op",
+        type=_number,
+        required=True,
+        metavar="INDEX",
+        help="its number in the model, as profile and import show it",
+    )
+    fused = op.add_mutually_exclusive_group()
+    fused.add_argument(
+        "--with-fused",
+        action="store_true",
+        help="with the operators that TVM computes in one function with it (default)",
+    )
+    fused.add_argument("--bare", action="store_true", help="the operator only")
+    op.add_argument(
+        "--trials", type=_whole_number, default=128, metavar="N", help="trials for each variant (default: %(default)s)"
+    )
+    op.add_argument(
+        "--no-write-back", "--dry-run", action="store_true", help="leave the records of the network as they are"
+    )
+    op.add_argument("--json", action="store_true", help="print it as JSON")
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected a number from 0, found {text!r}")
+    return int(text)
 
 
 def _whole_number(text: str) -> int:
@@ -376,6 +422,22 @@ def _tune(options: argparse.Namespace) -> int:
     return exit_code
 
 
+def _op(options: argparse.Namespace) -> int:
+    loaded = _load(options)
+    from layoutlab.alone.run import OpRequest, run_op
+    from layoutlab.progress import Progress
+    from layoutlab.report.op import op_json, op_text
+
+    request = OpRequest(
+        index=options.op, bare=options.bare, trials=options.trials, write_back=not options.no_write_back
+    )
+    with Progress() as progress:
+        result = run_op(loaded, options.results, progress, _allowed(options), request)
+    print(op_json(result) if options.json else op_text(result), end="")
+    _complain(f"written to {options.results / result.comparison.name}: table.md, table.csv, table.json, coverage.csv")
+    return int(result.comparison.exit_code)
+
+
 def _winners(options: argparse.Namespace) -> int:
     loaded = _load(options)
     from layoutlab.progress import Progress
@@ -389,6 +451,10 @@ def _winners(options: argparse.Namespace) -> int:
 
 
 def _profile(options: argparse.Namespace) -> int:
+    if options.explain:
+        return _explain(options)
+    if options.top is not None:
+        raise UsageError("--top says what --explain explains: add --explain")
     loaded = _load_variants(options)
     from layoutlab.profiling import profile_spec
     from layoutlab.progress import Progress
@@ -420,6 +486,31 @@ def _peaks(options: argparse.Namespace) -> int:
         found = spec_peaks(loaded, options.results, progress, options.again)
     print(peaks_json(found) if options.json else peaks_text(found), end="")
     return EXIT_OK
+
+
+def _explain(options: argparse.Namespace) -> int:
+    loaded = _load_variants(options)
+    from layoutlab.explaining import explain_spec
+    from layoutlab.progress import Progress
+    from layoutlab.report.explain import explanations_text, write_explanation
+    from layoutlab.report.profile import write_profile
+
+    found, exit_code = [], EXIT_OK
+    folder = options.results / loaded.spec.name
+    with Progress() as progress:
+        explained = explain_spec(loaded, options.results, progress, _allowed(options), options.top or 0)
+        for name, both in explained:
+            if isinstance(both, LayoutlabError):
+                exit_code = max(exit_code, both.exit_code)
+                _complain(f"error: {name}: {both}")
+            else:
+                write_profile(both[0], folder)
+                write_explanation(both[1], folder)
+                found.append(both[1])
+    if found:
+        print(explanations_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
+        _complain(f"written to {folder}: explain.VARIANT.csv, explain.VARIANT.json, and the profiles")
+    return exit_code
 
 
 def _only(loaded: Any, name: str) -> Any:

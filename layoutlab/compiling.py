@@ -155,6 +155,8 @@ def _identity(run: Run, variant: VariantSpec) -> Identity:
         hook_sha256=_hook_sha256(run, variant),
         pack_weights=run.spec.tuning.pack_weights,
         tuning=tuning if variant.tune else None,
+        fuse=variant.fuse,
+        passes=None if variant.passes.is_default else variant.passes.model_dump(mode="json", exclude_defaults=True),
     )
 
 

@@ -47,11 +47,13 @@ def run_experiment(
     allowed: Sequence[str] = (),
     borrow: Sequence[Path] = (),
     fresh: bool = False,
+    inputs: Path | None = None,
 ) -> Comparison:
     """Run the spec, or what is left of it, and write the table under `results/<name>/`.
 
     `allowed` are the prefixes under which users' own hooks may run; `borrow` has record sets for what has no record
-    of its own; with `fresh` no records are taken over from other runs or from what is shipped.
+    of its own; with `fresh` no records are taken over from other runs or from what is shipped. `inputs` is a file of
+    input sets that stand in for the seeded ones.
 
     A variant that fails costs its own row; what fails before the first variant (the model, the device, TFLite
     itself) raises the error.
@@ -60,7 +62,7 @@ def run_experiment(
     require_allowed_tool(loaded, allowed)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name) as store:
-        run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh)
+        run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh, inputs=inputs)
         tool = open_tool_baseline(run)
         reference = _run_baseline(run)
         artifacts = {}

@@ -13,7 +13,7 @@ import hashlib
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from layoutlab.errors import UsageError
 
@@ -196,6 +196,25 @@ class Table:
 
     def _first(self, conv: Conv) -> Rule | None:
         return next((rule for rule in self.rules if rule.matches(conv)), None)
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A hook asked about a part of a model: it is told the numbers that convolutions have in the whole model."""
+
+    hook: Hook
+    numbers: tuple[int, ...]
+
+    def __call__(self, conv: Conv) -> ConvLayout | None:
+        """What the hook answers for the convolution of the whole model."""
+        return self.hook(self._in_the_whole(conv))
+
+    def why_kept(self, conv: Conv) -> str:
+        """The reason of a table of rules, see `Table.why_kept`; none for other hooks."""
+        return self.hook.why_kept(self._in_the_whole(conv)) if isinstance(self.hook, Table) else ""
+
+    def _in_the_whole(self, conv: Conv) -> Conv:
+        return replace(conv, index=self.numbers[conv.index])
 
 
 def for_layout(layout: str) -> Hook:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -49,6 +48,29 @@ def bind_batch(report: Any, path: str, batch: int, bound: str) -> None:
     Path(bound).write_bytes(bind_batch(Path(path).read_bytes(), batch))
 
 
+def cut_model(report: Any, path: str, ops: list[int], inputs: str, cut: str, cut_inputs: str) -> dict[str, Any]:
+    """Write some operators of a .tflite file as a model, and the inputs that they get within it; says what they are.
+
+    `inputs` are sets of inputs of the whole model; `largest` is the largest absolute value of the outputs for them.
+    """
+    import numpy as np
+
+    from layoutlab.measure.inputs import load_sets, save_sets
+    from layoutlab.model.cut import cut as cut_out
+    from layoutlab.model.values import cut_values
+    from layoutlab.model.work import operators
+
+    report("stage", name="model")
+    data = Path(path).read_bytes()
+    made = cut_out(data, ops)
+    input_sets, output_sets = cut_values(data, made, load_sets(Path(inputs)))
+    Path(cut).write_bytes(made.data)
+    save_sets(Path(cut_inputs), input_sets)
+    described = operators(data)
+    largest = [float(np.abs(value.astype(np.float64)).max(initial=0.0)) for found in output_sets for value in found]
+    return {"ops": [asdict(described[index]) for index in made.ops], "largest": max(largest)}
+
+
 def hash_hook(report: Any, name: str, allowed: list[str]) -> str:
     """Hash of the source of a user's hook, which is imported for it."""
     from layoutlab import hooks
@@ -71,11 +93,27 @@ def list_tasks(report: Any, job: dict[str, Any]) -> list[dict[str, Any]]:
     return [to_json(task) for task in relax_compile.list_tasks(from_json(CompileJob, job), report)]
 
 
+def find_shared(report: Any, job: dict[str, Any], others: str) -> list[dict[str, Any]]:
+    """The tasks of a variant that the records in a folder are of too."""
+    from layoutlab.engine.relax import compile as relax_compile
+
+    return [to_json(task) for task in relax_compile.find_shared(from_json(CompileJob, job), Path(others), report)]
+
+
 def tune_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """A variant tuned, or some tasks of it, without building it."""
     from layoutlab.engine.relax import compile as relax_compile
 
     return to_json(relax_compile.tune_variant(from_json(CompileJob, job), from_json(TuneRequest, request), report))
+
+
+def explain_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Experiments with functions of a built variant; see `layoutlab.engine.relax.explain`."""
+    from layoutlab.engine.explanation import ExplainRequest
+    from layoutlab.engine.relax.explain import explain
+
+    found = explain(from_json(CompileJob, job), from_json(ExplainRequest, request), report)
+    return [to_json(function) for function in found]
 
 
 def lay_out(report: Any, job: dict[str, Any]) -> dict[str, Any]:
@@ -148,25 +186,40 @@ def time_kernels(report: Any, **arguments: Any) -> list[list[float]]:
     return time_kernels(**arguments)
 
 
+def hold_core(report: Any) -> None:
+    """Start a simulated core for the jobs that follow in this process."""
+    from layoutlab.device.kryo import held
+
+    report("stage", name="device")
+    held.hold()
+
+
+def release_core(report: Any) -> None:
+    """End the core that was held."""
+    from layoutlab.device.kryo import held
+
+    held.release()
+
+
 def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: str) -> dict[str, Any]:
     """`compute_outputs` on the simulated core, which sees the files of this machine."""
-    from layoutlab.device.kryo.core import SimulatedCore
-    from layoutlab.device.kryo.installed import require
+    from layoutlab.device.kryo import held
 
     report("stage", name="run")
-    with SimulatedCore(require(), sys.stderr) as core, core.session(_SIMULATED_S) as session:
+    with held.core() as priced:
+        core = priced.core()
         paths = {"inputs": core.place(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
-        return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
+        with core.session(_SIMULATED_S) as session:
+            return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
 
 
 def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict[str, Any]:
     """One inference of the first input set on the simulated core: raw counts, in all and by function."""
-    from layoutlab.device.kryo.core import PricedCore
-    from layoutlab.device.kryo.installed import require
+    from layoutlab.device.kryo import held
 
     report("stage", name="measure")
-    with PricedCore(require(), sys.stderr) as core:
-        done = core.run_inference(runner, Path(inputs), _SIMULATED_S)
+    with held.core() as priced:
+        done = priced.run_inference(runner, Path(inputs), _SIMULATED_S)
     return {
         "counts": asdict(done.cycles.totals),
         "functions": [{"name": name, **asdict(cycles.totals)} for name, cycles in done.functions],
@@ -247,10 +300,13 @@ VERBS: dict[str, Callable[..., Any]] = {
     "describe_model": describe_model,
     "preflight": preflight,
     "bind_batch": bind_batch,
+    "cut_model": cut_model,
     "hash_hook": hash_hook,
     "compile_variant": compile_variant,
     "list_tasks": list_tasks,
+    "find_shared": find_shared,
     "tune_variant": tune_variant,
+    "explain_variant": explain_variant,
     "lay_out": lay_out,
     "mix_layouts": mix_layouts,
     "compute_outputs": compute_outputs,
@@ -258,6 +314,8 @@ VERBS: dict[str, Callable[..., Any]] = {
     "time_functions": time_functions,
     "build_kernels": build_kernels,
     "time_kernels": time_kernels,
+    "hold_core": hold_core,
+    "release_core": release_core,
     "simulate_outputs": simulate_outputs,
     "simulate_inference": simulate_inference,
     "describe_remote": describe_remote,

@@ -6,6 +6,7 @@ would starve) nor be forgotten when the tuning that made them was interrupted.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ def end_tuning(store: Store, variant: str, key: str, additional: bool, result: T
     """Note how many trials it made."""
     fields = {"trials": result.trials, "ended": result.ended, "tasks": list(result.chosen)}
     store.append("tuned", variant=variant, key=key, additional=additional, **fields)
+
+
+def end_adopting(store: Store, variant: str, key: str, tasks: Mapping[str, int]) -> None:
+    """Note how many trials were taken over from the tuning of another model, by task; they are additional ones."""
+    trials = sum(tasks.values())
+    store.append("tuned", variant=variant, key=key, additional=True, trials=trials, ended="adopted", tasks=list(tasks))
 
 
 def additional_trials(store: Store, key: str, folder: Path) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.rpc.address import RpcAddress
-from layoutlab.engine.base import BorrowedRecords, CompileJob, HookOptions, TuningOptions
+from layoutlab.engine.base import BorrowedRecords, CompileJob, HookOptions, PassOptions, TuningOptions
 from layoutlab.errors import UsageError
 from layoutlab.hooks import is_allowed, not_allowed
 from layoutlab.spec.load import LoadedSpec
@@ -33,17 +33,24 @@ def compile_job(
         target=target,
         folder=str(folder.resolve()),
         convert_layout=variant.convert_layout,
-        hook=hook_options(variant, allowed),
+        hook=hook_options(variant, allowed, loaded.conv_numbers),
         tune=variant.tune,
-        tuning=TuningOptions(**loaded.spec.tuning.model_dump(), cores=loaded.spec.measure.cores),
+        tuning=TuningOptions(
+            **loaded.spec.tuning.model_dump(),
+            cores=loaded.spec.measure.cores,
+            passes=PassOptions(disabled=variant.passes.disabled, opt_level=variant.passes.opt_level),
+        ),
         device_kind=device_kind,
         rpc=rpc,
         borrowed=tuple(borrowed),
+        fuse=variant.fuse,
     )
 
 
-def hook_options(variant: VariantSpec, allowed: Sequence[str]) -> HookOptions | None:
-    """The variant's hook with its options; None without one."""
+def hook_options(
+    variant: VariantSpec, allowed: Sequence[str], numbers: tuple[int, ...] | None = None
+) -> HookOptions | None:
+    """The variant's hook with its options; None without one. `numbers`: see `LoadedSpec.conv_numbers`."""
     hook = variant.alter_op_layout
     if hook is None:
         return None
@@ -54,7 +61,18 @@ def hook_options(variant: VariantSpec, allowed: Sequence[str]) -> HookOptions | 
         pad=hook.channels == "pad",
         rules=None if hook.rules is None else tuple(rule.to_rule() for rule in hook.rules),
         allowed=tuple(allowed),
+        numbers=numbers,
     )
+
+
+def compiled_otherwise(variant: VariantSpec) -> list[str]:
+    """How a variant departs from TVM's usual way of compiling, as tables flag it."""
+    flags = [] if variant.fuse else ["fusion off"]
+    if variant.passes.disabled:
+        flags.append(f"without {', '.join(variant.passes.disabled)}")
+    if variant.passes.opt_level is not None:
+        flags.append(f"opt level {variant.passes.opt_level}")
+    return flags
 
 
 def users_hook(variant: VariantSpec) -> str | None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import shutil
@@ -189,4 +190,60 @@ def test_a_run_of_another_device(copied, capsys):
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
     assert re.sub(r"this is .*: profile", "this is CPU: profile", line) == (
         "error: results/runs/x was run on another CPU, and this is CPU: profile it there, or run the spec here"
+    )
+
+
+def test_why_a_function_is_slower_than_its_record(copied, capsys):
+    """One record is a lie: naive loops, said to take 1 us; of another task there is none any more."""
+    (records,) = (copied / "results" / "runs" / "x").glob("nchw4c-*/records.jsonl")
+    workloads = (records.parent / "workloads.jsonl").read_text().splitlines()
+    trials = [json.loads(line) for line in records.read_text().splitlines()]
+    first = next(number for number, line in enumerate(workloads) if "conv2d" in unpacked(line))
+    found = next(trial for trial in trials if trial[0] == first)
+    # A trace that does nothing; TVM takes none that is empty.
+    nothing = [["GetSBlock", [], ["root", "main"], ["b0"]]]
+    liar = [first, [[nothing, []], [1e-6], *found[1][2:]]]
+    gone = {trial[0] for trial in trials if "conv2d" in unpacked(workloads[trial[0]])} - {first}
+    changed = [liar if trial[0] in (first, *gone) else trial for trial in trials]
+    records.write_text("".join(json.dumps(trial) + "\n" for trial in changed))
+    change_artifact(copied, lambda artifact: artifact.update(sha256="0"))
+    assert main(["run", "x.yaml"]) == 0
+    capsys.readouterr()
+    assert main(["profile", "x.yaml", "--explain", "--top", "9"]) == 0
+    shown = capsys.readouterr()
+    assert shown.err.splitlines()[-1] == (
+        "written to results/x: explain.VARIANT.csv, explain.VARIANT.json, and the profiles"
+    )
+    data = json.loads((copied / "results" / "x" / "explain.nchw4c.json").read_text())
+    rows = {row["nodes"][0]: row for row in data["rows"]}
+    lying = rows[1] if rows[1]["best_us"] is not None else rows[2]
+    other = rows[2] if lying is rows[1] else rows[1]
+    assert lying["slower"] and lying["best_us"] == pytest.approx(1.0) and lying["again_us"] > 10
+    assert lying["causes"][0] == (
+        f"noisy tuning sample, or another machine state: its record takes {lying['again_us']:.1f} us now"
+    )
+    assert other["best_us"] is None and other["again_us"] is None and not other["slower"]
+    assert other["causes"] == ["untuned: no trial reached it within the budget"]
+    assert rows[0]["computes"] == "layout_transform NHWC->NCHW4c"
+    assert rows[0]["transform_us"] > 0
+    assert all(row["warm_us"] > 0 and row["cold_us"] > 0 for row in rows.values())
+
+
+def unpacked(workload: str) -> str:
+    """The module of a line of workloads.jsonl as text."""
+    return base64.b64decode(json.loads(workload)[1]).decode(errors="replace")
+
+
+def test_top_without_explain(copied, capsys):
+    assert main(["profile", "x.yaml", "--top", "3"]) == 2
+    assert capsys.readouterr().err == "error: --top says what --explain explains: add --explain\n"
+
+
+def test_records_that_changed_since_the_library_was_built(copied, capsys):
+    change_artifact(copied, lambda artifact: [task.update(best_us=1e-3) for task in artifact["tasks"]])
+    assert main(["profile", "x.yaml", "--explain"]) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error")]
+    assert re.sub(r"of \d+ tasks|\([^l].*\):", "#", line).partition(" (log")[0] == (
+        "error: nchw4c: explain: the best records # are not those that the library was built with # run the spec "
+        "again, then explain"
     )

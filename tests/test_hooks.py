@@ -223,3 +223,12 @@ def test_what_pyproject_allows(tmp_path):
 def test_hooks_import_nothing_heavy():
     code = "import sys, layoutlab.hooks; print([m for m in ('tvm', 'numpy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_a_hook_asked_about_a_part_is_told_the_numbers_of_the_whole():
+    table = hooks.Table((hooks.Rule(layout="NCHW", indices=(7,)), hooks.Rule(layout="keep", indices=(8,))))
+    part = hooks.Numbered(table, (7, 8, 9))
+    convs = [dataclasses.replace(conv(), index=index) for index in range(3)]
+    assert [part(found) for found in convs] == [hooks.nchw(convs[0]), None, None]
+    assert [part.why_kept(found) for found in convs[1:]] == ["rule 2 keeps it", "no rule matches it"]
+    assert hooks.Numbered(lambda asked: hooks.nchw(asked) if asked.index == 9 else None, (9,))(convs[0])

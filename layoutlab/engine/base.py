@@ -122,7 +122,8 @@ class Artifact:
 class HookOptions:
     """A hook as a spec gives it: its name with the options of nchwc, or a table of rules.
 
-    `allowed` are the prefixes under which a user's own hook may live.
+    `allowed` are the prefixes under which a user's own hook may live. `numbers` are given when the model is a part of
+    another: the numbers that its convolutions have there, which the hook is told instead of those here.
     """
 
     label: str
@@ -131,11 +132,29 @@ class HookOptions:
     pad: bool = False
     rules: tuple[Rule, ...] | None = None
     allowed: tuple[str, ...] = ()
+    numbers: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassOptions:
+    """With which of TVM's passes code is made: without the `disabled` ones, and those of a level above `opt_level`.
+
+    None as `opt_level` is TVM's default.
+    """
+
+    disabled: tuple[str, ...] = ()
+    opt_level: int | None = None
+
+
+USUAL_PASSES = PassOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
 class TuningOptions:
-    """How a variant is tuned: the fields of the spec's `tuning`, and `measure.cores`, where candidates are timed."""
+    """How a variant is tuned: the fields of the spec's `tuning`, and `measure.cores`, where candidates are timed.
+
+    `passes` are those of the variant, for its candidates are made with the same.
+    """
 
     trials: int
     search: str
@@ -152,6 +171,7 @@ class TuningOptions:
     repeats: int = 3
     min_repeat_ms: int = 15
     cores: str | tuple[int, ...] = "big"
+    passes: PassOptions = USUAL_PASSES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,9 +187,9 @@ class CompileJob:
     """Everything a worker needs to turn one variant into an artifact.
 
     `target` is the target's dict form, `folder` keeps records, IR text and the library, `hook` is None without an
-    alter_op_layout, and `tune` is False for the untuned row. `device_kind` says where candidates are measured, and so
-    which linker is needed: on this machine, the simulated Kryo core, or the devices at `rpc`. `borrowed` are records
-    for tasks that have none of their own, the first first.
+    alter_op_layout, `tune` is False for the untuned row, and `fuse` where each operator keeps a function of its own.
+    `device_kind` says where candidates are measured, and so which linker is needed: on this machine, the simulated Kryo
+    core, or the devices at `rpc`. `borrowed` are records for tasks that have none of their own, the first first.
     """
 
     model_path: str
@@ -182,6 +202,7 @@ class CompileJob:
     device_kind: DeviceKind = "host"
     rpc: RpcAddress | None = None
     borrowed: tuple[BorrowedRecords, ...] = ()
+    fuse: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,6 +221,18 @@ class TuneRequest:
     def additional(self) -> bool:
         """Whether its trials come on top of the job's budget."""
         return self.tasks is not None or self.trials is not None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedTask:
+    """A task of a variant that other records are of too: its name, and the number of its workload in both.
+
+    `ours` is None where the variant's own records have no such workload yet.
+    """
+
+    task: str
+    ours: int | None
+    theirs: int
 
 
 DEFAULT_MORE_TRIALS = 64

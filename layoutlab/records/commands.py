@@ -52,6 +52,8 @@ def _text(path: Path, records: Any) -> str:
     layouts = [f"convert_layout {about.convert_layout}"] if about.convert_layout else []
     layouts += [_pairs(about.hook)] if about.hook else []
     layouts += [f"hook's file sha256 {about.hook_sha256}"] if about.hook_sha256 else []
+    layouts += ["not fused"] if not about.fuse else []
+    layouts += [f"passes {_pairs(about.passes)}"] if about.passes else []
     lines = {
         "device": about.device + (" (simulated)" if about.simulated else ""),
         "target": format_target(about.target),

@@ -30,7 +30,8 @@ class Identity:
     `target` is TVM's dict form, `versions` are those of TVM and of the simulated core's model, `model_sha256` is of
     the model as it is compiled (its batch bound), `hook` the hook with its options as the spec has it, and
     `hook_sha256` the hash of the source of a user's own. `tuning` has the settings that say how was tuned, not how
-    much; it is None for a variant that is not tuned.
+    much; it is None for a variant that is not tuned. `fuse` and `passes` are as the spec has them, `passes` None for
+    TVM's own.
     """
 
     device: str
@@ -43,10 +44,17 @@ class Identity:
     hook_sha256: str | None
     pack_weights: bool
     tuning: dict[str, Any] | None
+    fuse: bool = True
+    passes: dict[str, Any] | None = None
 
     def key(self) -> str:
         """Twelve hex digits: equal for equal identities."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:12]
+        return hashlib.sha256(json.dumps(self.written(), sort_keys=True).encode()).hexdigest()[:12]
+
+    def written(self) -> dict[str, Any]:
+        """As files and keys have it: what came later is left out where it is the default, as it was before it came."""
+        later = {"fuse": True, "passes": None}
+        return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
 
 
 def record_versions(versions: Mapping[str, str]) -> dict[str, str]:
@@ -65,7 +73,7 @@ def write_about(folder: Path, identity: Identity) -> None:
 
 def about_bytes(identity: Identity) -> bytes:
     """The content of about.json."""
-    return (json.dumps({"format": FORMAT, **asdict(identity)}, indent=1) + "\n").encode()
+    return (json.dumps({"format": FORMAT, **identity.written()}, indent=1) + "\n").encode()
 
 
 def read_about(folder: Path) -> Identity:

@@ -16,6 +16,7 @@ from layoutlab.measure.stats import Latency, Ratio, exact_ratio, latency, ratio
 from layoutlab.report.rounds import Rounds, last_taken, rounds_of, summarise_conditions
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
+from layoutlab.variants import compiled_otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +243,7 @@ def _row(variant: VariantSpec, artifact: Artifact | None, events: Sequence[dict[
     if failed:
         keys = ("stage", "cause", "log", "exit_code")
         return Row(**fields, failure=Failure(**{key: failed[key] for key in keys}))
-    return Row(**fields, flags=tuple(_flags(fields)))
+    return Row(**fields, flags=(*compiled_otherwise(variant), *_flags(fields)))
 
 
 def _sources(variant: str, artifact: Artifact | None, events: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from layoutlab.report.search import search_text
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.spec.target import format_target
+from layoutlab.variants import compiled_otherwise
 
 
 def plan_text(loaded: LoadedSpec, results: Path) -> str:
@@ -56,5 +57,5 @@ def _row(variant: VariantSpec, trials: int) -> dict[str, str]:
         "variant": variant.name,
         "convert_layout": variant.convert_layout or "-",
         "alter_op_layout": variant.alter_op_layout.label() if variant.alter_op_layout else "-",
-        "trials": str(trials) if variant.tune else "untuned",
+        "trials": ", ".join([str(trials) if variant.tune else "untuned", *compiled_otherwise(variant)]),
     }

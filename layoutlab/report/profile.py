@@ -158,7 +158,7 @@ def _limits(profile: Profile, peaks: Peaks) -> str:
 _COLUMNS: dict[str, Callable[[ProfileRow], str]] = {
     "node": lambda row: _nodes(row.nodes),
     "calls": lambda row: str(row.calls),
-    "computes": lambda row: _computes(row),
+    "computes": lambda row: computes(row),
     "output": lambda row: _output(row),
     "us": lambda row: f"{1e3 * row.time_ms:.1f}",
     "share": lambda row: f"{100 * row.share:.1f} %",
@@ -256,7 +256,7 @@ def _notes(profile: Profile) -> list[str]:
     return notes
 
 
-def _computes(row: ProfileRow) -> str:
+def computes(row: ProfileRow) -> str:
     """The operators by number and type, parts in brackets, and the transforms."""
     parts = [*map(_op, row.ops), *(f"({_op(op)})" for op in row.parts), *row.transforms]
     return ", ".join(parts) or _NONE

@@ -53,8 +53,8 @@ class ProfileRow:
     best_us: float | None
     ratio: float | None
     slower: bool
-    bound_us: float | None
-    binds: Binds | None
+    bound_us: float | None = None
+    binds: Binds | None = None
 
     @property
     def gflops(self) -> float | None:

@@ -26,11 +26,15 @@ DEVICE_VARIABLE = "LAYOUTLAB_DEVICE"
 
 @dataclass(frozen=True)
 class LoadedSpec:
-    """A valid spec, the file it came from, and that file's text."""
+    """A valid spec, the file it came from, and that file's text.
+
+    `conv_numbers` is given when the model is a part of the file's: the numbers that its convolutions have there.
+    """
 
     spec: Spec
     path: Path
     text: str
+    conv_numbers: tuple[int, ...] | None = None
 
     @property
     def model_path(self) -> Path | None:

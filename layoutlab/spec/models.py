@@ -408,6 +408,28 @@ class HookSpec(_Part):
         return f"{self.hook}(block={self.block}{', channels=pad' if self.channels == 'pad' else ''})"
 
 
+class PassesSpec(_Part):
+    """TVM's passes, where a variant departs from its defaults."""
+
+    disabled: tuple[Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$"), Expected("a pass of TVM")], ...] = (
+        Field(
+            default=(),
+            description="Passes that are left out, by TVM's names, such as FoldConstant or tirx.CommonSubexprElim.",
+        )
+    )
+    opt_level: int | None = Field(
+        default=None,
+        ge=0,
+        le=4,
+        description="Passes of a higher level than this are left out; left out: TVM's default, 2, with which all run.",
+    )
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nothing departs from TVM's defaults."""
+        return self == PassesSpec()
+
+
 class VariantSpec(_Part):
     """One way to lay out the model's data, and whether it is tuned."""
 
@@ -426,6 +448,10 @@ class VariantSpec(_Part):
         description=f"Hook that chooses each convolution's layout; plain nchwc has block {DEFAULT_BLOCK}.",
     )
     tune: bool = Field(default=True, description="Tune this variant; false compiles it with TVM's default schedules.")
+    fuse: bool = Field(
+        default=True, description="Fuse operators into shared functions; false makes each a function of its own."
+    )
+    passes: PassesSpec = Field(default=PassesSpec(), description="Passes of TVM that this variant is compiled without.")
 
 
 class TuningSpec(_Part):

@@ -14,11 +14,12 @@ from layoutlab.engine.relax.build import apply_records, build_library
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.layout.convert import apply_plan
-from layoutlab.engine.relax.layout.plan import plan
+from layoutlab.engine.relax.layout.plan import find_convs, plan, static_shape
 from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.provenance.trace import task_names, trace
 from layoutlab.engine.relax.tune.tuner import extract_tasks
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
+from layoutlab.model.work import operators
 
 from ..conftest import ROOT, TINY
 from .running import LAYOUTS, TARGET, seeded_inputs
@@ -64,6 +65,13 @@ def test_every_operator_is_in_exactly_one_place(model):
     imported = imported_model(path)
     for layout in LAYOUTS:
         require_complete(traced(path, imported, layout).provenance)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_convolutions_are_numbered_as_in_the_file(model):
+    path = TINY / f"{model}.tflite"
+    found = [static_shape(call) for _, call in find_convs(imported_model(path))]
+    assert found == [op.shape for op in operators(path.read_bytes()) if op.type in ("CONV_2D", "DEPTHWISE_CONV_2D")]
 
 
 @pytest.mark.slow

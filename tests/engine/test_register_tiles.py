@@ -12,9 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tvm import s_tir, te, topi
 
+from layoutlab.engine.relax.importer import import_model
+from layoutlab.engine.relax.layout.canonicalise import canonicalise
+from layoutlab.engine.relax.layout.convert import apply_plan
 from layoutlab.engine.relax.layout.packed import conv2d_nchwc, depthwise_conv2d_nchwc
+from layoutlab.engine.relax.layout.plan import plan
+from layoutlab.engine.relax.lower import lower
 from layoutlab.engine.relax.tune.register_tiles import Registers, register_tiles
-from layoutlab.engine.relax.tune.space import registers_of
+from layoutlab.engine.relax.tune.space import registers_of, space_of
+from layoutlab.engine.relax.tune.tuner import extract_tasks
+
+from ..conftest import TINY
+from .running import LAYOUTS
 
 SSE = Registers(floats=4, count=16, inputs=1, cores=1)
 HOST = tvm.target.Target({"kind": "llvm", "num-cores": 1})
@@ -130,6 +139,60 @@ def test_every_point_computes_the_convolution(kind, drawn, seed):
     for space in random.Random(seed).sample(spaces, min(2, len(spaces))):
         found = compute(random_point(mod, space, seed), arrays)
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+ENDINGS = {
+    # Its value is used twice.
+    "prelu": lambda conv, slopes, other: te.compute(
+        conv.shape,
+        lambda *at: tvm.tirx.if_then_else(conv[at] > 0.0, conv[at], topi.multiply(conv, slopes)[at]),
+        name="prelu",
+    ),
+    # The other side of the addition is computed in the same function.
+    "residual": lambda conv, slopes, other: topi.add(topi.add(conv, slopes), topi.nn.relu(other)),
+}
+
+
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_every_ending_is_computed_with_the_result(ending):
+    data, weights = te.placeholder((1, 7, 8, 6), name="data"), te.placeholder((3, 3, 6, 8), name="weights")
+    slopes, other = te.placeholder((1, 1, 1, 8), name="slopes"), te.placeholder((1, 7, 8, 8), name="other")
+    out = ENDINGS[ending](topi.nn.conv2d_nhwc(data, weights, 1, 1, 1), slopes, other)
+    function = te.create_prim_func([data, weights, slopes, other, out]).with_attr("tirx.noalias", True)
+    mod = tvm.IRModule({"main": function})
+    arrays = random_arrays(mod, 1)
+    expected = compute(mod, arrays)
+    spaces = register_tiles(mod, SSE)
+    assert spaces
+    for space in spaces[::3]:
+        np.testing.assert_allclose(compute(random_point(mod, space, 1), arrays), expected, rtol=1e-4, atol=1e-5)
+
+
+# Those with register tiles.
+@pytest.mark.parametrize("layout", ["nhwc", "nchw8c"])
+@pytest.mark.parametrize("model", sorted(path.stem for path in TINY.glob("*.tflite")))
+def test_every_task_of_every_network_has_a_design_space(model, layout):
+    convert_layout, hook = LAYOUTS[layout]
+    imported = canonicalise(import_model((TINY / f"{model}.tflite").read_bytes()))
+    converted, _ = apply_plan(imported, plan(imported, convert_layout, hook))
+    for task in extract_tasks(lower(converted, HOST, pack_weights=True), HOST):
+        assert space_of(task.dispatched[0], HOST) != 0, task.task_name
+
+
+@pytest.mark.parametrize("pad", [0, 1])
+def test_a_convolution_that_nothing_follows(pad):
+    """As it is where nothing is fused."""
+    data, weights = te.placeholder((1, 6, 7, 8)), te.placeholder((3, 3, 8, 16))
+    packed, packed_weights = te.placeholder((1, 2, 6, 7, 4)), te.placeholder((4, 8, 3, 3, 4))
+    for tensors in (
+        [data, weights, topi.nn.conv2d_nhwc(data, weights, 1, (pad, pad, pad, pad), 1)],
+        [packed, packed_weights, conv2d_nchwc(packed, packed_weights, (1, 1), (pad, pad, pad, pad), (1, 1))],
+    ):
+        mod = tvm.IRModule({"main": te.create_prim_func(tensors).with_attr("tirx.noalias", True)})
+        arrays = random_arrays(mod, 1)
+        for space in register_tiles(mod, SSE)[::8]:
+            found = compute(random_point(mod, space, 1), arrays)
+            np.testing.assert_allclose(found, compute(mod, arrays), rtol=1e-4, atol=1e-5)
 
 
 def test_more_cores_share_the_outermost_loop():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from layoutlab.engine.relax.compile import _not_skipped
+from layoutlab.engine.relax.compile import not_skipped
 from layoutlab.engine.relax.importer import import_model
 from layoutlab.engine.relax.layout.canonicalise import canonicalise
 from layoutlab.engine.relax.lower import lower
@@ -239,10 +239,10 @@ def test_a_time_limit_ends_the_tuning_between_batches(tasks, tmp_path):
 
 
 def test_skipped_tasks_are_those_that_the_spec_names(tasks):
-    assert _not_skipped(tasks, tuning_options(8)) == (0, 1, 2, 3, 4)
-    assert _not_skipped(tasks, tuning_options(8, skip=("conv2d", "4", "pool2d"))) == (2, 3)
+    assert not_skipped(tasks, tuning_options(8)) == (0, 1, 2, 3, 4)
+    assert not_skipped(tasks, tuning_options(8, skip=("conv2d", "4", "pool2d"))) == (2, 3)
     with pytest.raises(StageError) as refused:
-        _not_skipped(tasks, tuning_options(8, skip=("7",)))
+        not_skipped(tasks, tuning_options(8, skip=("7",)))
     assert str(refused.value) == 'tune: tuning.skip: "7" names task 7, and the variant has tasks 0 to 4'
 
 

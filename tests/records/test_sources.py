@@ -14,6 +14,7 @@ from layoutlab.records.identity import about_bytes, differences, read_about, rec
 from layoutlab.records.sources import claim, has_records, lend
 from layoutlab.records.start import find_records
 
+from ..conftest import ROOT
 from .conftest import unpack
 
 
@@ -44,6 +45,20 @@ def test_what_belongs_to_the_same_has_the_same_key(tiny_conv, tmp_path):
     other = replace(found, model_sha256="0" * 64)
     assert other.key() != found.key()
     assert [difference.field for difference in differences(found, other)] == ["model_sha256"]
+
+
+def test_only_fusion_and_passes_that_are_not_the_usual_ones_change_what_records_belong_to(tiny_conv, tmp_path):
+    unfused = replace(tiny_conv.identity, fuse=False, passes={"disabled": ["FoldConstant"]})
+    assert b"fuse" not in about_bytes(tiny_conv.identity)
+    assert unfused.key() != tiny_conv.identity.key()
+    (tmp_path / "about.json").write_bytes(about_bytes(unfused))
+    assert read_about(tmp_path) == unfused
+    assert [difference.field for difference in differences(tiny_conv.identity, unfused)] == ["fuse", "passes.disabled"]
+
+
+@pytest.mark.parametrize("about", sorted((ROOT / "experiments" / "records").glob("*/*/about.json")), ids=str)
+def test_shipped_sets_belong_to_what_they_belonged_to(about):
+    assert about_bytes(read_about(about.parent)) == about.read_bytes()
 
 
 def test_records_of_something_else_are_refused_with_every_difference(tiny_conv, tmp_path):

@@ -70,6 +70,8 @@ def test_defaults(load):
         "convert_layout": None,
         "alter_op_layout": None,
         "tune": True,
+        "fuse": True,
+        "passes": {"disabled": (), "opt_level": None},
     }
     assert spec.tuning.model_dump() == {
         "trials": 1000,
@@ -99,6 +101,13 @@ def test_defaults(load):
         "cooldown_limit_s": 300,
         "seed": 1,
     }
+
+
+def test_passes_and_fusion_of_a_variant(load):
+    passes = "{disabled: [FoldConstant, tirx.CommonSubexprElim], opt_level: 1}"
+    (variant,) = load(SMALLEST.replace("{name: v}", f"{{name: v, fuse: false, passes: {passes}}}")).spec.variants
+    assert not variant.fuse
+    assert variant.passes.model_dump() == {"disabled": ("FoldConstant", "tirx.CommonSubexprElim"), "opt_level": 1}
 
 
 def test_tasks_to_skip_are_texts(load):

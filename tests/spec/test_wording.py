@@ -348,3 +348,23 @@ def test_a_folder_is_no_spec(tmp_path: Path):
     with pytest.raises(SpecError) as caught:
         load_spec(tmp_path)
     assert str(caught.value) == f"{tmp_path}:1:1: cannot be read: Is a directory"
+
+
+def test_passes_that_cannot_be(refused):
+    assert (
+        refused(SMALLEST.replace("{name: v}", "{name: v, fuse: maybe, passes: {disable: [a b], opt_level: 9}}"))
+        == """\
+x.yaml:3:28: variants[0].fuse: expected true or false, found "maybe"
+  3 | variants: [{name: v, fuse: maybe, passes: {disable: [a b], opt_level: 9}}]
+    |                            ^
+x.yaml:3:44: variants[0].passes: unknown key "disable": did you mean "disabled"?
+  3 | variants: [{name: v, fuse: maybe, passes: {disable: [a b], opt_level: 9}}]
+    |                                            ^
+x.yaml:3:54: variants[0].passes.disabled[0]: expected a pass of TVM, found "a b"
+  3 | variants: [{name: v, fuse: maybe, passes: {disable: [a b], opt_level: 9}}]
+    |                                                      ^
+x.yaml:3:71: variants[0].passes.opt_level: expected a whole number from 0 to 4, found 9
+  3 | variants: [{name: v, fuse: maybe, passes: {disable: [a b], opt_level: 9}}]
+    |                                                                       ^
+"""
+    )

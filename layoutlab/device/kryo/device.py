@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layoutlab.device.base import DeviceKind, Leased
+from layoutlab.device.base import DeviceKind
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.device.kryo.toolchain import Toolchain
-from layoutlab.process import run_job
+from layoutlab.process import Worker, run_job
 from layoutlab.spec.models import MeasureSpec
 
 # Silence beyond this means that qemu hangs: the largest networks take some minutes.
@@ -35,20 +35,47 @@ class KryoDevice:
         found = {f"core: {name}": versions[name] for name in shown if name in versions}
         return {**found, "core: model": f"{self.toolchain.folder.name}, penalty {PENALTY:g}"}
 
-    @property
-    def id(self) -> None:
-        """There is only one."""
-
-    def lease(self, log: Path, prefer: str | None = None) -> AbstractContextManager[Leased]:
+    @contextlib.contextmanager
+    def lease(self, log: Path, prefer: str | None = None) -> Iterator[LeasedCore]:
         """See `device.base.Device`."""
-        return nullcontext(self)
+        with Worker(log) as worker:
+            leased = LeasedCore(worker)
+            yield leased
+            leased.release()
 
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.Device`."""
         arguments = {"runner": dict(runner), "inputs": str(inputs), "outputs": str(outputs)}
         return dict(run_job("simulate_outputs", arguments, log=log, timeout_s=_TIMEOUT_S))
 
+
+class LeasedCore:
+    """One core for everything, for starting one takes seconds; it starts when it is needed.
+
+    What crashes it costs its own row: the next starts another.
+    """
+
+    id = None
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker, self._holds = worker, False
+
+    def release(self) -> None:
+        """End the core; without this its worker would leave its folder behind."""
+        if self._holds and self._worker.alive:
+            self._worker.do("release_core", {}, timeout_s=_TIMEOUT_S)
+
+    def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
+        """See `device.base.Leased`."""
+        arguments = {"runner": dict(runner), "inputs": str(inputs), "outputs": str(outputs)}
+        return self._do("simulate_outputs", arguments)
+
     def take_samples(self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path) -> dict[str, Any]:
-        """See `device.base.Device`. One inference is counted, whatever `measure` says: another gives the same."""
-        arguments = {"runner": dict(runner), "inputs": str(inputs)}
-        return dict(run_job("simulate_inference", arguments, log=log, timeout_s=_TIMEOUT_S))
+        """See `device.base.Leased`. One inference is counted, whatever `measure` says: another gives the same."""
+        return self._do("simulate_inference", {"runner": dict(runner), "inputs": str(inputs)})
+
+    def _do(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not self._holds:
+            self._worker.do("hold_core", {}, timeout_s=_TIMEOUT_S)
+            self._holds = True
+        return dict(self._worker.do(verb, arguments, timeout_s=_TIMEOUT_S))

@@ -17,6 +17,7 @@ from layoutlab.engine.base import (
     ConvReport,
     HookOptions,
     LayoutReport,
+    SharedTask,
     TaskCoverage,
     TuneRequest,
     TuneResult,
@@ -30,6 +31,7 @@ from layoutlab.engine.relax.layout.census import holds, take_census
 from layoutlab.engine.relax.layout.convert import apply_plan, require_change
 from layoutlab.engine.relax.layout.plan import Decision, plan
 from layoutlab.engine.relax.lower import lower
+from layoutlab.engine.relax.passes import pass_context, require_known
 from layoutlab.engine.relax.provenance.trace import trace
 from layoutlab.engine.relax.tune.borrow import borrow
 from layoutlab.engine.relax.tune.coverage import coverage, with_only_schedules
@@ -37,6 +39,7 @@ from layoutlab.engine.relax.tune.kinds import KINDS, task_kind
 from layoutlab.engine.relax.tune.pool import open_pool
 from layoutlab.engine.relax.tune.records import conv_times_us, open_database
 from layoutlab.engine.relax.tune.select import Choosable, select, skip
+from layoutlab.engine.relax.tune.shared import shared_tasks
 from layoutlab.engine.relax.tune.tuner import PoolOpener, extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.engine.relax.vectors import vector_floats
@@ -62,8 +65,10 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     library = folder / "variant.so"
     lookup, covered = borrow(database, job.borrowed, tasks, covered, target)
     schedules, expected = with_only_schedules(lookup, tasks, covered)
-    built, hits = apply_records(lowered, target, schedules, job.tuning.pack_weights, expected)
-    build_library(built, target, str(library), job.device_kind)
+    with pass_context(job.tuning.passes):
+        built, hits = apply_records(lowered, target, schedules, job.tuning.pack_weights, expected)
+        build_library(built, target, str(library), job.device_kind)
+        provenance = trace(built, Path(job.model_path).read_bytes(), lowered, tasks)
     return Artifact(
         path=str(library),
         sha256=hashlib.sha256(library.read_bytes()).hexdigest(),
@@ -76,7 +81,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         tuning_ended=ended,
         tune_s=tune_s,
         build_s=time.monotonic() - started,
-        provenance=trace(built, Path(job.model_path).read_bytes(), lowered, tasks),
+        provenance=provenance,
     )
 
 
@@ -85,7 +90,14 @@ def list_tasks(job: CompileJob, report: Report) -> list[TaskCoverage]:
     target = tvm.target.Target(job.target)
     lowered, _ = _lower(job, target, report)
     tasks = extract_tasks(lowered, target)
-    return coverage(_database(job), tasks, tune=job.tune)
+    return coverage(open_records(job), tasks, tune=job.tune)
+
+
+def find_shared(job: CompileJob, others: Path, report: Report) -> tuple[SharedTask, ...]:
+    """The variant's tuning tasks that the records in `others` are of too; see `tune.shared`."""
+    target = tvm.target.Target(job.target)
+    lowered, _ = _lower(job, target, report)
+    return shared_tasks(extract_tasks(lowered, target), Path(job.folder), others)
 
 
 def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneResult:
@@ -98,7 +110,7 @@ def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneR
     report("stage", name="tune")
     started = time.monotonic()
     tasks = extract_tasks(lowered, target)
-    chosen = _not_skipped(tasks, job.tuning) if request.tasks is None else select(request.tasks, choosable(tasks))
+    chosen = not_skipped(tasks, job.tuning) if request.tasks is None else select(request.tasks, choosable(tasks))
     database = open_database(Path(job.folder))
     before = coverage(database, tasks)
     trials = job.tuning.trials
@@ -114,7 +126,7 @@ def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneR
         report,
         job.device_kind,
         again=request.additional,
-        opener=_pool_opener(job, report),
+        opener=pool_opener(job, report),
     )
     return TuneResult(
         before=tuple(before),
@@ -128,7 +140,9 @@ def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneR
 def _lower(job: CompileJob, target: tvm.target.Target, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
     converted, layouts = lay_out(job, report)
     report("stage", name="lower")
-    return lower(converted, target, job.tuning.pack_weights), layouts
+    require_known(job.tuning.passes)
+    with pass_context(job.tuning.passes):
+        return lower(converted, target, job.tuning.pack_weights, job.fuse), layouts
 
 
 def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
@@ -167,22 +181,26 @@ def _text(mod: tvm.IRModule) -> str:
 def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
     """The hook with its options; block `auto` is the number of floats in one vector of the target."""
     if options.rules is not None:
-        return hooks.Table(options.rules)
+        return _numbered(hooks.Table(options.rules), options)
     if options.name != "nchwc":
-        return hooks.resolve(str(options.name), options.allowed)
+        return _numbered(hooks.resolve(str(options.name), options.allowed), options)
     block = options.block if isinstance(options.block, int) else vector_floats(target)
     return hooks.Nchwc(block, options.pad)
+
+
+def _numbered(hook: hooks.Hook, options: HookOptions) -> hooks.Hook:
+    return hook if options.numbers is None else hooks.Numbered(hook, options.numbers)
 
 
 def _tune(
     tasks: Sequence[meta_schedule.ExtractedTask], target: tvm.target.Target, job: CompileJob, report: Report
 ) -> tuple[meta_schedule.database.Database, list[TaskCoverage], str | None, float]:
-    database = _database(job)
+    database = open_records(job)
     if not job.tune:
         return database, coverage(database, tasks, tune=False), None, 0.0
     report("stage", name="tune")
     started = time.monotonic()
-    chosen = _not_skipped(tasks, job.tuning)
+    chosen = not_skipped(tasks, job.tuning)
     scratch = Path(job.folder) / "candidates"
     ended = tune(
         [tasks[index] for index in chosen],
@@ -192,13 +210,13 @@ def _tune(
         scratch,
         report,
         job.device_kind,
-        opener=_pool_opener(job, report),
+        opener=pool_opener(job, report),
     )
     skipped = frozenset(range(len(tasks))).difference(chosen)
     return database, coverage(database, tasks, skipped=skipped), ended, time.monotonic() - started
 
 
-def _pool_opener(job: CompileJob, report: Report) -> PoolOpener:
+def pool_opener(job: CompileJob, report: Report) -> PoolOpener:
     """Who gives the candidates their times: for devices over RPC a pool that knows where they are."""
     address = job.rpc
     if address is None:
@@ -210,11 +228,12 @@ def _pool_opener(job: CompileJob, report: Report) -> PoolOpener:
     )
 
 
-def _database(job: CompileJob) -> meta_schedule.database.Database:
+def open_records(job: CompileJob) -> meta_schedule.database.Database:
+    """The variant's own records, none for one that is not tuned."""
     return open_database(Path(job.folder)) if job.tune else meta_schedule.database.MemoryDatabase()
 
 
-def _not_skipped(tasks: Sequence[meta_schedule.ExtractedTask], options: TuningOptions) -> tuple[int, ...]:
+def not_skipped(tasks: Sequence[meta_schedule.ExtractedTask], options: TuningOptions) -> tuple[int, ...]:
     """Indices of the tasks that the spec does not skip."""
     if not options.skip:
         return tuple(range(len(tasks)))

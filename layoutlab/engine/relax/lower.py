@@ -13,13 +13,21 @@ from layoutlab.engine.relax.whole_vectors import legalize_padded, pads_output_ch
 from layoutlab.errors import StageError
 
 
-def lower(mod: tvm.IRModule, target: tvm.target.Target, pack_weights: bool) -> tvm.IRModule:
+def lower(mod: tvm.IRModule, target: tvm.target.Target, pack_weights: bool, fuse: bool = True) -> tvm.IRModule:
     """Legalise and fuse. With `pack_weights`, constants are marked so that tuning may choose their layout.
 
+    Without `fuse` each operator of TVM has a function of its own: a convolution, its bias and its activation are three.
     Each call of the result is marked with all that its function computes (`provenance.marks`).
 
     Raises StageError("lower") if any operator survives: TVM only logs what it cannot legalise.
     """
+    lowered = finish(legalise(mod, target), target, pack_weights, fuse)
+    _require_lowered(lowered)
+    return lowered
+
+
+def legalise(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
+    """Each operator as a call of a function of its own, marked with what it computes; see `lower`."""
     floats = vector_floats(target)
 
     def legalize_conv2d(builder: relax.BlockBuilder, call: relax.Call) -> relax.Expr:
@@ -27,17 +35,25 @@ def lower(mod: tvm.IRModule, target: tvm.target.Target, pack_weights: bool) -> t
             return legalize_padded(builder, call, floats)
         return legalize_packed_conv2d(builder, call)
 
-    fold = [relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant()]
-    finish = [relax.transform.FuseTIR()]
-    if pack_weights:
-        finish.append(relax.transform.AttachAttrLayoutFreeBuffers())
     with target:
-        legal = relax.transform.LegalizeOps({"relax.nn.conv2d": legalize_conv2d})(mod)
-        single = tvm.transform.Sequential(fold)(remark(legal, marks_by_variable(mod)))
-        grouped = relax.transform.FuseOps()(single)
-        lowered = remark(tvm.transform.Sequential(finish)(grouped), fused_marks(single, grouped))
-    _require_lowered(lowered)
-    return lowered
+        legal = _run(mod, relax.transform.LegalizeOps({"relax.nn.conv2d": legalize_conv2d}))
+        marked = remark(legal, marks_by_variable(mod))
+        return _run(marked, relax.transform.AnnotateTIROpPattern(), relax.transform.FoldConstant())
+
+
+def finish(single: tvm.IRModule, target: tvm.target.Target, pack_weights: bool, fuse: bool = True) -> tvm.IRModule:
+    """What `lower` does with a legalised module."""
+    free = [relax.transform.AttachAttrLayoutFreeBuffers()] if pack_weights else []
+    with target:
+        if not fuse:
+            return remark(_run(single, *free), marks_by_variable(single))
+        grouped = _run(single, relax.transform.FuseOps())
+        return remark(_run(grouped, relax.transform.FuseTIR(), *free), fused_marks(single, grouped))
+
+
+def _run(mod: tvm.IRModule, *passes: tvm.transform.Pass) -> tvm.IRModule:
+    """Run the passes, without those that the pass context leaves out."""
+    return tvm.transform.Sequential(list(passes))(mod) if passes else mod
 
 
 def _require_lowered(mod: tvm.IRModule) -> None:

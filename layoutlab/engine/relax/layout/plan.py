@@ -10,7 +10,7 @@ from tvm import relax
 
 from layoutlab.engine.relax.layout.canonicalise import is_constant
 from layoutlab.errors import StageError
-from layoutlab.hooks import Conv, ConvLayout, Hook, Nchwc, Table, nchw, nhwc
+from layoutlab.hooks import Conv, ConvLayout, Hook, Nchwc, Numbered, Table, nchw, nhwc
 
 _CONVERT = {"NHWC": nhwc, "NCHW": nchw}
 _PACKED_DATA = re.compile(r"NCHW(\d+)c")
@@ -114,7 +114,7 @@ def _why(conv: Conv, convert_layout: str | None, hook: Hook | None, answer: Conv
         return before
     if answer is not None:
         return "the hook, with padded channels" if answer.pad else "the hook"
-    reason = hook.why_kept(conv) if isinstance(hook, Nchwc | Table) else ""
+    reason = hook.why_kept(conv) if isinstance(hook, Nchwc | Table | Numbered) else ""
     return f"kept by the hook{': ' + reason if reason else ''}; {before}"
 
 

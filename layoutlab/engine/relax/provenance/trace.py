@@ -46,7 +46,8 @@ def trace(
     `built` is the module that is compiled, `lowered` the one that it was made of, `tasks` the tuning tasks of that.
     """
     # What becomes of reshapes when the module is compiled.
-    final = remark(relax.transform.RewriteDataflowReshape()(built), marks_by_variable(built))
+    reshaped = tvm.transform.Sequential([relax.transform.RewriteDataflowReshape()])(built)
+    final = remark(reshaped, marks_by_variable(built))
     calls = [binding.value for binding in bindings_of(final["main"]) if isinstance(binding.value, relax.Call)]
     executed = [call for call in calls if str(getattr(call.op, "name", "")) in _CALLS]
     views = {mark for call in calls if call not in executed for mark in marks_of(call)}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from typing import Any
 
 from layoutlab.device.base import DeviceKind
+from layoutlab.engine.base import USUAL_PASSES, PassOptions
 from layoutlab.engine.relax.tune.candidates import build_candidate
 from layoutlab.engine.relax.tune.cluster import Cluster, build_on_worker
 from layoutlab.engine.relax.tune.executors import WarmExecutor, as_finished, processors
@@ -48,7 +50,11 @@ class Builders:
 
 @contextlib.contextmanager
 def open_builders(
-    workers: str | None, target: dict[str, Any], device_kind: DeviceKind, folder: str
+    workers: str | None,
+    target: dict[str, Any],
+    device_kind: DeviceKind,
+    folder: str,
+    passes: PassOptions = USUAL_PASSES,
 ) -> Iterator[Builders]:
     """Builders on this machine, or at the dask scheduler `workers` (dask://host:port); files lie in `folder` meanwhile.
 
@@ -56,10 +62,11 @@ def open_builders(
     """
     if workers is not None:
         with Cluster(workers, device_kind) as cluster:
-            yield Builders(cluster.executor(), build_on_worker, target, device_kind, cluster.require_workers)
+            build = functools.partial(build_on_worker, passes=passes)
+            yield Builders(cluster.executor(), build, target, device_kind, cluster.require_workers)
         return
     executor = WarmExecutor(processors(), _BUILD_S, folder)
     try:
-        yield Builders(executor, build_candidate, target, device_kind)
+        yield Builders(executor, functools.partial(build_candidate, passes=passes), target, device_kind)
     finally:
         executor.shutdown(cancel_futures=True)

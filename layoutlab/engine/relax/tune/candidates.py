@@ -15,21 +15,26 @@ import tvm.s_tir
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.candidate_timing import Timing, time_candidate
+from layoutlab.engine.base import USUAL_PASSES, PassOptions
 from layoutlab.engine.relax import cpu_only  # noqa: F401 (nothing here needs the intrinsics, but TVM may ask for them)
 from layoutlab.engine.relax.link import linker_for
+from layoutlab.engine.relax.passes import pass_context
 from layoutlab.measure.cores import choose_cores, pinned
 
 # (dtype, shape) of each tensor of a candidate.
 Arguments = list[tuple[str, tuple[int, ...]]]
 
 
-def build_candidate(module_json: str, target: dict[str, Any], device_kind: DeviceKind = "host") -> bytes:
+def build_candidate(
+    module_json: str, target: dict[str, Any], device_kind: DeviceKind = "host", passes: PassOptions = USUAL_PASSES
+) -> bytes:
     """Compile a scheduled module; returns the content of the shared library."""
     mod = tvm.ir.load_json(module_json)
     # The schedule may want its weights in another layout. Rewriting is free at run time (it is folded into
     # the constants later), so a candidate is measured without it.
     mod = tvm.s_tir.transform.RemoveWeightLayoutRewriteBlock(skip_tensor_rewrite=True)(mod)
-    built = tvm.driver.build(mod, target=tvm.target.Target(target))
+    with pass_context(passes):
+        built = tvm.driver.build(mod, target=tvm.target.Target(target))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "candidate.so"
         built.export_library(str(path), fcompile=linker_for(device_kind))

@@ -10,6 +10,7 @@ from typing import Any
 
 from layoutlab.baseline.tflite import versions
 from layoutlab.device.base import DeviceKind
+from layoutlab.engine.base import USUAL_PASSES, PassOptions
 from layoutlab.errors import StageError, first_message
 
 # For the scheduler to answer, and for one worker to be there.
@@ -22,12 +23,14 @@ _SAME = ("apache-tvm", "apache-tvm-ffi")
 _ONE_AT_A_TIME = threading.Lock()
 
 
-def build_on_worker(module_json: str, target: dict[str, Any], device_kind: DeviceKind) -> bytes:
+def build_on_worker(
+    module_json: str, target: dict[str, Any], device_kind: DeviceKind, passes: PassOptions = USUAL_PASSES
+) -> bytes:
     """`build_candidate` on a worker of the cluster, one at a time: a worker's threads share one TVM."""
     from layoutlab.engine.relax.tune.candidates import build_candidate
 
     with _ONE_AT_A_TIME:
-        return build_candidate(module_json, target, device_kind)
+        return build_candidate(module_json, target, device_kind, passes)
 
 
 def builder_facts(device_kind: DeviceKind) -> dict[str, str]:

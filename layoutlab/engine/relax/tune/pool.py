@@ -79,7 +79,7 @@ class BuildingPool:
         self._folder = str(folder)
         self._open = contextlib.ExitStack()
         self._builders = self._open.enter_context(
-            open_builders(options.workers, target_dict(target), device_kind, self._folder)
+            open_builders(options.workers, target_dict(target), device_kind, self._folder, options.passes)
         )
 
     def __enter__(self: _P) -> _P:

@@ -9,12 +9,12 @@ reduction is unrolled, and where the padding is computed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from tvm import s_tir
+from tvm import s_tir, tirx
 
 # The longest row of outputs in a tile, and the most vectors of channels beside each other.
 _MOST_COLUMNS, _MOST_VECTORS = 28, 7
@@ -90,11 +90,53 @@ def _spaces(mod: Any, registers: Registers) -> Iterator[_Space]:
     known = [name for name in blocks if name in CONVOLUTIONS]
     if len(known) != 1 or not _fits(sch, blocks[known[0]], CONVOLUTIONS[known[0]]):
         return
+    if sch.get_consumers(blocks[known[0]]) and _behind(sch, blocks[known[0]]) is None:
+        return
     padded = any(_pads(sch, block) for block in sch.get_producers(blocks[known[0]]))
     for vectors, (order, padding) in product(range(1, _MOST_VECTORS + 1), _PADDED if padded else _UNPADDED):
         space = _Space(mod, known[0], registers, vectors, order, padding)
         if space.is_possible():
             yield space
+
+
+def _behind(sch: s_tir.Schedule, conv: Any) -> tuple[Any, list[Any]] | None:
+    """The block that stores what a convolution's result becomes, and all others it needs besides the convolution.
+
+    None when it ends in several places, or when what is between cannot be computed where the result is stored: sums,
+    and padding, which the convolution may need as well.
+    """
+    ends = [block for block in _reached(sch, conv, sch.get_consumers) if not sch.get_consumers(block)]
+    if len(ends) != 1:
+        return None
+    others = _reached(sch, ends[0], sch.get_producers, stop=_name(sch, conv))
+    padding = [_name(sch, block) for block in sch.get_producers(conv) if _pads(sch, block)]
+    if any(_reduces(sch, block) or _name(sch, block) in padding for block in (ends[0], *others)):
+        return None
+    return ends[0], others
+
+
+def _reached(
+    sch: s_tir.Schedule, block: Any, neighbours: Callable[[Any], Sequence[Any]], stop: str | None = None
+) -> list[Any]:
+    """The blocks before or behind one, each once, nearest first; without the one named `stop` and what is beyond it."""
+    found: dict[str, Any] = {}
+    waiting = list(neighbours(block))
+    while waiting:
+        reached = waiting.pop(0)
+        # Asked for again, a block is a new object: names tell them apart.
+        name = _name(sch, reached)
+        if name != stop and name not in found:
+            found[name] = reached
+            waiting += neighbours(reached)
+    return list(found.values())
+
+
+def _name(sch: s_tir.Schedule, block: Any) -> str:
+    return str(sch.get(block).name_hint)
+
+
+def _reduces(sch: s_tir.Schedule, block: Any) -> bool:
+    return any(axis.iter_type == tirx.IterVar.CommReduce for axis in sch.get(block).iter_vars)
 
 
 def _fits(sch: s_tir.Schedule, block: Any, conv: Convolution) -> bool:
@@ -166,13 +208,20 @@ class _Space:
         return sch
 
     def _inline_what_follows(self) -> Any:
-        """Compute bias, activation and addition where the result is stored; returns that last block."""
-        sch, block = self._sch, self._block
-        while following := sch.get_consumers(block):
-            if block is not self._block:
-                sch.compute_inline(block)
-            block = following[0]
-        return block
+        """Compute bias, activation and addition where the result is stored; returns that last block.
+
+        What is used twice on the way, as in a PReLU, or comes from beside, as the other side of an addition does, is
+        computed there too.
+        """
+        if not self._sch.get_consumers(self._block):
+            # Nothing was fused: accumulators are no parameter of a function, so another block stores them.
+            return self._sch.cache_write(self._block, 0, "local")
+        found = _behind(self._sch, self._block)
+        assert found is not None
+        last, others = found
+        for block in others:
+            self._sch.compute_inline(block)
+        return last
 
     def _tile(self) -> dict[str, Any]:
         """Split, order, unroll and vectorise the loops; returns those around the tile by their names."""
