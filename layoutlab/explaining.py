@@ -78,15 +78,14 @@ class _ExplainedRun:
         artifact = self._artifact(variant.name)
         found = self._experiments(variant, artifact, [row.function for row in chosen]) if chosen else {}
         tasks = {task.name: task for task in artifact.tasks}
+        tuned_cold = profile.simulated or self._loaded.spec.tuning.cold_cache
         return Explanation(
             variant=variant.name,
             device=profile.device,
             simulated=profile.simulated,
             end_to_end_ms=profile.end_to_end_ms,
             top=top,
-            rows=tuple(
-                explained(row, tasks.get(row.task or ""), found[row.function], profile.simulated) for row in chosen
-            ),
+            rows=tuple(explained(row, tasks.get(row.task or ""), found[row.function], tuned_cold) for row in chosen),
         )
 
     def _experiments(

@@ -189,3 +189,16 @@ def test_the_profile_of_a_simulated_run(done):
         assert all((op["node"] is None) == (op["removed"] is not None) for op in profile["operators"])
     tuned = [row for row in profiles["nchw4c"]["rows"] if row["best_us"] is not None]
     assert len(tuned) > 5 and all(row["ratio"] > 0 for row in tuned)
+
+
+@pytest.mark.slow
+def test_experiments_on_the_simulated_core(done):
+    """What is counted again is counted as it was: a record promises exactly what it keeps."""
+    folder, _ = done
+    finished = run(folder, "profile", "x.yaml", "--explain", "--variant", "nchw4c", "--top", "3", "--json")
+    assert finished.returncode == 0, finished.stderr
+    rows = [row for row in json.loads(finished.stdout)["nchw4c"]["rows"] if row["best_us"] is not None]
+    assert rows
+    for row in rows:
+        assert row["again_us"] == pytest.approx(row["best_us"])
+        assert row["cold_us"] > 0 and row["warm_us"] is None
