@@ -80,7 +80,7 @@ class _ProfiledRun:
         log = self._log(variant.name)
         with self._device.lease(log) as leased:
             assert isinstance(leased, TimesFunctions)  # as all are that measure
-            taken = leased.time_functions(runner, self._store.folder / "inputs.npz", log)
+            taken = leased.time_functions(runner, self._store.folder / "inputs.npz", self._loaded.spec.measure, log)
             peaks = self._peaks(self._device, leased, log)
         return measured_profile(variant.name, str(self._event["device"]), artifact, taken, peaks)
 

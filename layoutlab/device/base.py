@@ -77,6 +77,11 @@ def sample_arguments(measure: MeasureSpec) -> dict[str, Any]:
     }
 
 
+def profile_arguments(measure: MeasureSpec) -> dict[str, Any]:
+    """The arguments of `device.function_times.time_functions`, the same for every device."""
+    return {"inferences": 100, "budget_ms": 20_000.0, "warmup_ms": 500.0, "cores": sample_arguments(measure)["cores"]}
+
+
 def expected_s(measure: MeasureSpec) -> float:
     """Seconds that warm-up and samples of one `take_samples` are meant to take."""
     return (measure.warmup_ms + measure.repeats * measure.min_repeat_ms) / 1e3
@@ -103,5 +108,7 @@ class TimesKernels(Protocol):
 class TimesFunctions(Protocol):
     """A leased device that can also time each function of an artifact within an inference."""
 
-    def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
-        """See `device.function_times`; `inputs` as for `Leased.take_samples`."""
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path
+    ) -> dict[str, Any]:
+        """See `device.function_times`; on the cores of `measure`, `inputs` as for `Leased.take_samples`."""

@@ -8,12 +8,13 @@ process. Only numpy and TVM's runtime are imported, as in `on_device`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from layoutlab.device.runners import ArtifactRunner
 from layoutlab.measure.conditions import read_conditions
+from layoutlab.measure.cores import choose_cores, pinned
 from layoutlab.measure.inputs import load_sets
 from layoutlab.measure.timing import sample
 
@@ -25,40 +26,46 @@ _FEWEST_TURNS = 2
 
 
 def time_functions(
-    runner: dict[str, Any], inputs: str, inferences: int, budget_ms: float, warmup_ms: float
+    runner: dict[str, Any],
+    inputs: str,
+    inferences: int,
+    budget_ms: float,
+    warmup_ms: float,
+    cores: str | Sequence[int] = "big",
 ) -> dict[str, Any]:
     """Time the calls of up to `inferences` inferences of the first input set, fewer when `budget_ms` are over before.
 
     Gives the symbols of `functions` in the order of their calls, `times_us` of each call for each inference, the
     `end_to_end_ms` of as many inferences that were not looked into, the `instrumented_ms` of those that were, and the
-    machine's conditions before and after. `runner` is as for `device.runners.open_runner`, of kind "artifact".
+    machine's conditions before and after. `cores` is as for `measure.cores.choose_cores`, `runner` as for `device.runners.open_runner`, of kind "artifact".
     """
-    opened = ArtifactRunner(runner["path"], runner["threads"])
-    opened.set_inputs(load_sets(Path(inputs))[0])
-    sample(opened.invoke, repeats=1, min_repeat_ms=0, warmup_ms=warmup_ms)
-    watch = _Watch()
-    plain_ns: list[int] = []
-    watched_ns: list[int] = []
-    calls: list[list[tuple[str, int]]] = []
-    before, started_ns = read_conditions(), time.perf_counter_ns()
-    turns = -(-inferences // _TURN)
-    for turn in range(turns):
-        opened.set_instrument(None)
-        plain_ns += [_elapsed_ns(opened.invoke) for _ in range(_TURN)]
-        opened.set_instrument(watch)
-        for _ in range(_TURN):
-            watched_ns.append(_elapsed_ns(opened.invoke))
-            calls.append(watch.take())
-        if turn + 1 >= _FEWEST_TURNS and (time.perf_counter_ns() - started_ns) / 1e6 > budget_ms:
-            break
-    return {
-        "functions": [name for name, _ in calls[0]],
-        "times_us": [[ns / 1e3 for _, ns in inference] for inference in calls],
-        "end_to_end_ms": [ns / 1e6 for ns in plain_ns],
-        "instrumented_ms": [ns / 1e6 for ns in watched_ns],
-        "conditions": [before, read_conditions()],
-        "runtime": opened.runtime,
-    }
+    with pinned(choose_cores(cores, runner["threads"])):
+        opened = ArtifactRunner(runner["path"], runner["threads"])
+        opened.set_inputs(load_sets(Path(inputs))[0])
+        sample(opened.invoke, repeats=1, min_repeat_ms=0, warmup_ms=warmup_ms)
+        watch = _Watch()
+        plain_ns: list[int] = []
+        watched_ns: list[int] = []
+        calls: list[list[tuple[str, int]]] = []
+        before, started_ns = read_conditions(), time.perf_counter_ns()
+        turns = -(-inferences // _TURN)
+        for turn in range(turns):
+            opened.set_instrument(None)
+            plain_ns += [_elapsed_ns(opened.invoke) for _ in range(_TURN)]
+            opened.set_instrument(watch)
+            for _ in range(_TURN):
+                watched_ns.append(_elapsed_ns(opened.invoke))
+                calls.append(watch.take())
+            if turn + 1 >= _FEWEST_TURNS and (time.perf_counter_ns() - started_ns) / 1e6 > budget_ms:
+                break
+        return {
+            "functions": [name for name, _ in calls[0]],
+            "times_us": [[ns / 1e3 for _, ns in inference] for inference in calls],
+            "end_to_end_ms": [ns / 1e6 for ns in plain_ns],
+            "instrumented_ms": [ns / 1e6 for ns in watched_ns],
+            "conditions": [before, read_conditions()],
+            "runtime": opened.runtime,
+        }
 
 
 class _Watch:

@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from layoutlab.device.base import DeviceKind, Leased, longest_s, sample_arguments
+from layoutlab.device.base import DeviceKind, Leased, longest_s, profile_arguments, sample_arguments
 from layoutlab.process import run_job
 from layoutlab.roofline.kernels import Call
 from layoutlab.spec.models import MeasureSpec
 
-# How many inferences are looked into, and how long that may take.
-PROFILED = {"inferences": 100, "budget_ms": 20_000.0, "warmup_ms": 500.0}
 # A sample job is silent while it measures; this much over its own time means that it hangs.
 _GRACE_S = 120.0
 
@@ -65,9 +63,11 @@ class HostDevice:
         arguments = {"runner": dict(runner), "inputs": str(inputs), **sample_arguments(measure)}
         return dict(run_job("take_samples", arguments, log=log, timeout_s=longest_s(measure) + _GRACE_S))
 
-    def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path
+    ) -> dict[str, Any]:
         """See `device.base.TimesFunctions`."""
-        arguments = {"runner": dict(runner), "inputs": str(inputs), **PROFILED}
+        arguments = {"runner": dict(runner), "inputs": str(inputs), **profile_arguments(measure)}
         return dict(run_job("time_functions", arguments, log=log, timeout_s=10 * _GRACE_S))
 
     def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], log: Path) -> list[list[float]]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layoutlab.device.base import DeviceKind, longest_s, sample_arguments
-from layoutlab.device.host import PROFILED
+from layoutlab.device.base import DeviceKind, longest_s, profile_arguments, sample_arguments
 from layoutlab.device.rpc.address import GRACE_S, RpcAddress
 from layoutlab.engine.base import to_json
 from layoutlab.errors import DeviceError, DeviceLost, StageError
@@ -103,9 +102,11 @@ class LeasedDevice:
         limit_s = self.device.address.timeout_s + longest_s(measure)
         return dict(self._do("remote_samples", arguments, limit_s))
 
-    def time_functions(self, runner: Mapping[str, Any], inputs: Path, log: Path) -> dict[str, Any]:
+    def time_functions(
+        self, runner: Mapping[str, Any], inputs: Path, measure: MeasureSpec, log: Path
+    ) -> dict[str, Any]:
         """See `device.base.TimesFunctions`."""
-        arguments = {"runner": dict(runner), "inputs": str(inputs), "arguments": PROFILED}
+        arguments = {"runner": dict(runner), "inputs": str(inputs), "arguments": profile_arguments(measure)}
         return dict(self._do("remote_functions", arguments, _OUTPUTS_S))
 
     def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], log: Path) -> list[list[float]]:
