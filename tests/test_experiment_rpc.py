@@ -164,8 +164,8 @@ def test_the_target_has_to_be_the_devices(tmp_path, fleet):
     assert code == 3
     assert re.sub(r"dev\d", "DEVICE", err) == (
         "error: the device DEVICE at rpc://ADDRESS/pixel does not suit this spec: the target "
-        f"({KRYO}) makes aarch64 code, and the device is x86_64: give the spec the device's target, or run it on another "
-        "device\n"
+        f"({KRYO}) makes aarch64 code, and the device is x86_64: give the spec the device's target, or run it on "
+        "another device\n"
     )
 
 

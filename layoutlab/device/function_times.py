@@ -37,7 +37,8 @@ def time_functions(
 
     Gives the symbols of `functions` in the order of their calls, `times_us` of each call for each inference, the
     `end_to_end_ms` of as many inferences that were not looked into, the `instrumented_ms` of those that were, and the
-    machine's conditions before and after. `cores` is as for `measure.cores.choose_cores`, `runner` as for `device.runners.open_runner`, of kind "artifact".
+    machine's conditions before and after. `cores` is as for `measure.cores.choose_cores`, `runner` as for
+    `device.runners.open_runner`, of kind "artifact".
     """
     with pinned(choose_cores(cores, runner["threads"])):
         opened = ArtifactRunner(runner["path"], runner["threads"])
