@@ -88,7 +88,9 @@ def test_what_cannot_be_asked_for(direct_port):
         error = remote.ask("describe", "soon")["error"]
         assert error == "the time limit of a verb is 'soon': expected seconds above 0"
         error = remote.ask("brew")["error"]
-        assert error.startswith('the agent on the device has no verb "brew": it has compute_outputs, count_')
+        assert error.startswith(
+            'the agent on the device has no verb "brew": it has choose_cores, compute_outputs, count_'
+        )
         assert remote.ask("describe", -1) == {"error": "the time limit of a verb is '-1': expected seconds above 0"}
 
 

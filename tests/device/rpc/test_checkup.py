@@ -231,7 +231,9 @@ def test_a_cpu_that_lacks_a_feature_and_a_device_without_litert(layoutlab, spec,
     environment = base_site(tmp_path / "site", ["numpy", "tvm", "apache_tvm", "ml_dtypes", "typing_extensions"])
     agent = [sys.executable, "-S", "-m", "layoutlab.agent", "--name", "little"]
     with running(command=agent, env=environment) as port:
-        assert layoutlab("doctor", spec(FMA4), "--device", f"agent://127.0.0.1:{port}") == (
+        code, text = layoutlab("doctor", spec(FMA4), "--device", f"agent://127.0.0.1:{port}")
+        # Where the project itself was installed from decides whether this Python knows layoutlab's version.
+        assert (code, text.replace("layoutlab 0.1.0, ", "")) == (
             3,
             f"""\
 part state details
