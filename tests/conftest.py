@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = ROOT / "experiments" / "models" / "tiny"
+
+
+def heed_interrupts() -> None:
+    """For `preexec_fn`: a shell makes what it runs in the background deaf to SIGINT, and that is inherited."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 # The files that take longest, the longest first. A file runs in one worker, so that what it shares is made once, and a
 # worker that begins a long file last leaves the other idle.

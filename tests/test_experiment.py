@@ -15,7 +15,7 @@ from pathlib import Path
 
 from layoutlab.measure.cores import name_cores, usable_cores
 
-from .conftest import ROOT, TINY
+from .conftest import ROOT, TINY, heed_interrupts
 
 RUN = [sys.executable, "-m", "layoutlab", "run", "x.yaml"]
 
@@ -227,7 +227,9 @@ def test_an_interrupted_run_goes_on_where_it_was_and_with_a_larger_budget_from_t
     def stored() -> int:
         return sum(len(path.read_text().splitlines()) for path in records.glob("nhwc-*/records.jsonl"))
 
-    process = subprocess.Popen(RUN, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        RUN, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts
+    )
     wait_for(lambda: stored() >= 2, process)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)

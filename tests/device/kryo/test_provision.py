@@ -21,6 +21,8 @@ from layoutlab.device.kryo.toolchain import Toolchain, upstream
 from layoutlab.doctor import diagnose
 from layoutlab.errors import DeviceError
 
+from ...conftest import heed_interrupts
+
 PROVISION = """\
 import signal, sys
 from layoutlab.cli import _interrupt
@@ -46,6 +48,7 @@ def start(cache: Path, **environment: str) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_interrupts,
     )
 
 
