@@ -41,8 +41,9 @@ _DANGER = "whoever can connect can run any code here"
 def describe(name: str) -> dict[str, Any]:
     """What the device called `name` is, what is installed on it, and its conditions now."""
     from layoutlab.baseline.tflite import versions
-    from layoutlab.device.cpu import cpu_features, cpu_name, usable_cores
+    from layoutlab.device.cpu import cpu_features, cpu_name
     from layoutlab.measure.conditions import read_conditions
+    from layoutlab.measure.cores import usable_cores
 
     installed = versions()
     if not _has_litert():
@@ -51,7 +52,7 @@ def describe(name: str) -> dict[str, Any]:
         "id": name,
         "machine": platform.machine(),
         "cpu": cpu_name(),
-        "cores": usable_cores(),
+        "cores": len(usable_cores()),
         "features": cpu_features(),
         "python": platform.python_version(),
         "versions": installed,

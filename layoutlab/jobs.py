@@ -186,16 +186,8 @@ def time_kernels(report: Any, **arguments: Any) -> list[list[float]]:
     return time_kernels(**arguments)
 
 
-def hold_core(report: Any) -> None:
-    """Start a simulated core for the jobs that follow in this process."""
-    from layoutlab.device.kryo import held
-
-    report("stage", name="device")
-    held.hold()
-
-
 def release_core(report: Any) -> None:
-    """End the core that was held."""
+    """End the simulated core of this process."""
     from layoutlab.device.kryo import held
 
     held.release()
@@ -206,11 +198,10 @@ def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: 
     from layoutlab.device.kryo import held
 
     report("stage", name="run")
-    with held.core() as priced:
-        core = priced.core()
-        paths = {"inputs": core.place(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
-        with core.session(_SIMULATED_S) as session:
-            return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
+    core = held.core().core()
+    paths = {"inputs": core.place(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
+    with core.session(_SIMULATED_S) as session:
+        return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
 
 
 def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict[str, Any]:
@@ -218,8 +209,7 @@ def simulate_inference(report: Any, runner: dict[str, Any], inputs: str) -> dict
     from layoutlab.device.kryo import held
 
     report("stage", name="measure")
-    with held.core() as priced:
-        done = priced.run_inference(runner, Path(inputs), _SIMULATED_S)
+    done = held.core().run_inference(runner, Path(inputs), _SIMULATED_S)
     return {
         "counts": asdict(done.cycles.totals),
         "functions": [{"name": name, **asdict(cycles.totals)} for name, cycles in done.functions],
@@ -314,7 +304,6 @@ VERBS: dict[str, Callable[..., Any]] = {
     "time_functions": time_functions,
     "build_kernels": build_kernels,
     "time_kernels": time_kernels,
-    "hold_core": hold_core,
     "release_core": release_core,
     "simulate_outputs": simulate_outputs,
     "simulate_inference": simulate_inference,

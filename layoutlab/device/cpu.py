@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import platform
 import shutil
 import subprocess
@@ -69,13 +68,6 @@ def cpu_name() -> str:
 def cpu_features() -> list[str]:
     """The words for what the CPU can do: "flags" on x86, "Features" on Arm; sorted, empty when they are unknown."""
     return features_of(_read(_CPUINFO), platform.machine()) or _auxiliary_features()
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def name_of(cpuinfo: str, machine: str, board: str | None) -> str | None:

@@ -200,14 +200,18 @@ class PricedCore:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the core; it starts again when it is needed."""
         if self._core is not None:
             self._core.close()
+            self._core = None
 
     def core(self) -> SimulatedCore:
         """The core, started."""
         if self._core is not None and not self._core.alive:
-            self._core.close()
-            self._core = None
+            self.close()
         if self._core is None:
             self._core = SimulatedCore(self._toolchain, self._log)
         return self._core

@@ -11,7 +11,7 @@ from typing import Any
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.device.kryo.toolchain import Toolchain
-from layoutlab.process import Worker, run_job
+from layoutlab.process import Worker
 from layoutlab.spec.models import MeasureSpec
 
 # Silence beyond this means that qemu hangs: the largest networks take some minutes.
@@ -40,30 +40,34 @@ class KryoDevice:
         """See `device.base.Device`."""
         with Worker(log) as worker:
             leased = LeasedCore(worker)
-            yield leased
+            try:
+                yield leased
+            except Exception:
+                leased.release()
+                raise
+            # Not after an interrupt, which does not wait for what the core is at.
             leased.release()
 
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.Device`."""
-        arguments = {"runner": dict(runner), "inputs": str(inputs), "outputs": str(outputs)}
-        return dict(run_job("simulate_outputs", arguments, log=log, timeout_s=_TIMEOUT_S))
+        with self.lease(log) as leased:
+            return leased.compute_outputs(runner, inputs, outputs, log)
 
 
+@dataclass(frozen=True)
 class LeasedCore:
     """One core for everything, for starting one takes seconds; it starts when it is needed.
 
     What crashes it costs its own row: the next starts another.
     """
 
-    id = None
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker, self._holds = worker, False
+    worker: Worker
+    id: None = None
 
     def release(self) -> None:
-        """End the core; without this its worker would leave its folder behind."""
-        if self._holds and self._worker.alive:
-            self._worker.do("release_core", {}, timeout_s=_TIMEOUT_S)
+        """End the core; without this its folder would stay behind until another starts."""
+        if self.worker.alive:
+            self.worker.do("release_core", {}, timeout_s=_TIMEOUT_S)
 
     def compute_outputs(self, runner: Mapping[str, Any], inputs: Path, outputs: Path, log: Path) -> dict[str, Any]:
         """See `device.base.Leased`."""
@@ -75,7 +79,4 @@ class LeasedCore:
         return self._do("simulate_inference", {"runner": dict(runner), "inputs": str(inputs)})
 
     def _do(self, verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        if not self._holds:
-            self._worker.do("hold_core", {}, timeout_s=_TIMEOUT_S)
-            self._holds = True
-        return dict(self._worker.do(verb, arguments, timeout_s=_TIMEOUT_S))
+        return dict(self.worker.do(verb, arguments, timeout_s=_TIMEOUT_S))

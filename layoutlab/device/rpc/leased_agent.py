@@ -54,8 +54,7 @@ class LeasedAgent:
         self, runner: Mapping[str, Any], inputs: Path, outputs: Path, timeout_s: float
     ) -> dict[str, Any]:
         """See `Remote`."""
-        placed = self._placed(runner, inputs)
-        done: dict[str, Any] = self._session.do_within(timeout_s, "compute_outputs", **placed, outputs="outputs.npz")
+        done = self._on_model("compute_outputs", runner, inputs, {"outputs": "outputs.npz"}, timeout_s)
         outputs.write_bytes(self._transfer(lambda: self._session.download("outputs.npz")))
         return done
 
@@ -63,17 +62,13 @@ class LeasedAgent:
         self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """See `Remote`."""
-        placed = self._placed(runner, inputs)
-        done: dict[str, Any] = self._session.do_within(timeout_s, "take_samples", **placed, **arguments)
-        return done
+        return self._on_model("take_samples", runner, inputs, arguments, timeout_s)
 
     def time_functions(
         self, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """See `Remote`."""
-        placed = self._placed(runner, inputs)
-        done: dict[str, Any] = self._session.do_within(timeout_s, "time_functions", **placed, **arguments)
-        return done
+        return self._on_model("time_functions", runner, inputs, arguments, timeout_s)
 
     def time_kernels(self, calls: Sequence[Call], options: Mapping[str, Any], timeout_s: float) -> list[list[float]]:
         """See `Remote`."""
@@ -88,8 +83,13 @@ class LeasedAgent:
         asked = {"library": "candidate.so", "arguments": arguments, **asdict(timing), **options}
         return float(self._session.do_within(self._timeout_s, "measure_candidate", **asked))
 
-    def _placed(self, runner: Mapping[str, Any], inputs: Path) -> dict[str, Any]:
-        return {"runner": {**runner, "path": self._place(Path(runner["path"]))}, "inputs": self._place(inputs)}
+    def _on_model(
+        self, verb: str, runner: Mapping[str, Any], inputs: Path, arguments: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Do a verb with a model and its inputs, which are brought to the device."""
+        placed = {"runner": {**runner, "path": self._place(Path(runner["path"]))}, "inputs": self._place(inputs)}
+        done: dict[str, Any] = self._session.do_within(timeout_s, verb, **placed, **arguments)
+        return done
 
     def _place(self, path: Path) -> str:
         """The name of the file on the device, where it is copied once in a session."""

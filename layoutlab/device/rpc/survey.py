@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -116,7 +116,7 @@ def _said(error: Exception) -> str:
 
 
 def _patient(address: RpcAddress) -> RpcAddress:
-    return RpcAddress(tracker=address.tracker, agents=address.agents, key=address.key, timeout_s=_DESCRIBE_S)
+    return replace(address, timeout_s=_DESCRIBE_S)
 
 
 def _all_at_once(works: Sequence[Callable[[], _T]], until: float) -> list[_Answer[_T]]:
