@@ -330,7 +330,9 @@ def _show(comparison: Any, options: argparse.Namespace) -> None:
     from layoutlab.report.table import json_table, terminal_table
 
     print(json_table(comparison) if options.json else terminal_table(comparison), end="")
-    _complain(f"written to {options.results / comparison.name}: table.md, table.csv, table.json, coverage.csv")
+    _complain(
+        f"written to {options.results / comparison.name}: table.md, table.csv, table.json, coverage.csv, pairs.csv"
+    )
 
 
 def _validate(options: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ variants:
   - {name: nchw8c, convert_layout: NCHW, alter_op_layout: {hook: nchwc, block: 8}}
   - {name: untuned, tune: false}
 tuning: {trials: 20}
-measure: {rounds: 2, repeats: 3, min_repeat_ms: 10, warmup_ms: 10}
+measure: {rounds: 2, repeats: 3, min_repeat_ms: 10, warmup_ms: 10, retries: 0}
 """
 
 
@@ -65,7 +65,7 @@ untuned    -                 -                  untuned
 tuning: evolutionary search, cost model xgb
 outputs checked on 5 inputs
 2 rounds of 3 variants and TFLite: at least 0 s
-writes results/x/table.md, table.csv, table.json, coverage.csv; keeps records in results/runs/x/
+writes results/x/table.md, table.csv, table.json, coverage.csv, pairs.csv; keeps records in results/runs/x/
 """
     )
 
@@ -77,9 +77,9 @@ writes results/x/table.md, table.csv, table.json, coverage.csv; keeps records in
         (
             "auto",
             "one counted inference of 1 variant and TFLite on the simulated Kryo core; where it cannot be had,\n"
-            "9 rounds of 1 variant and TFLite: at least 27 s\n",
+            "18 rounds of 1 variant and TFLite: at least 54 s\n",
         ),
-        ("host", "9 rounds of 1 variant and TFLite: at least 27 s\n"),
+        ("host", "18 rounds of 1 variant and TFLite: at least 54 s\n"),
     ],
 )
 def test_plan_for_a_kryo_says_whether_it_measures_or_counts(folder, device, protocol):

@@ -13,6 +13,7 @@ from layoutlab.engine.base import ONE_POINT, STOPPED_EARLY, Artifact, TaskCovera
 from layoutlab.errors import EXIT_OK, UsageError
 from layoutlab.measure.numerics import Check
 from layoutlab.measure.stats import Latency, Ratio, exact_ratio, latency, ratio
+from layoutlab.report.pairs import Pair, exact_pairs, measured_pairs
 from layoutlab.report.rounds import Rounds, last_taken, rounds_of, summarise_conditions
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
@@ -106,6 +107,7 @@ class Comparison:
     `coverage` has the tuning tasks of each built variant, in execution order.
     `records` says of each variant whose records were not all made here where the others came from: `origin`, and
     `borrowed`, each set with the ops it served and its differences.
+    `pairs` has the ratio of each two variants that have a latency.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Comparison:
     functions: dict[str, tuple[Function, ...]]
     coverage: dict[str, tuple[TaskCoverage, ...]]
     records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    pairs: tuple[Pair, ...] = ()
 
     @property
     def simulated(self) -> bool:
@@ -158,20 +161,21 @@ def compare(store: Store) -> Comparison:
     rows.append(Row(name=BASELINE, flags=tool_flags(taken, spec.measure.rounds)))
     paired = not saved_before(taken)
 
+    baseline = rounds_of(BASELINE, taken, spec.measure.model_dump(), events[0]["threads"])
+
     def with_time(row: Row) -> Row:
         if row.failure:
             return row
         if simulated:
             return _simulated_row(row, simulated)
         rounds = rounds_of(row.name, taken, spec.measure.model_dump(), events[0]["threads"])
-        return _measured_row(row, samples, rounds, spec.measure.seed, paired)
+        return _measured_row(row, samples, rounds, baseline, spec.measure.seed, paired)
 
+    timed = list(map(with_time, rows))
     return Comparison(
         name=spec.name,
         description=spec.description,
-        rows=tuple(
-            _with_speedups(list(map(with_time, rows)), next((v.name for v in spec.variants if not v.tune), None))
-        ),
+        rows=tuple(_with_speedups(timed, next((v.name for v in spec.variants if not v.tune), None))),
         run={key: value for key, value in events[0].items() if key not in ("kind", "spec")},
         baseline_runtime=baseline_runtime(baseline_events[-1]["runtime"], taken),
         tuning=spec.tuning.model_dump(),
@@ -183,6 +187,7 @@ def compare(store: Store) -> Comparison:
         functions={row.name: _functions(counted[row.name]) for row in rows if row.name in counted},
         coverage={name: artifact.tasks for name, artifact in artifacts.items()},
         records={name: found for name, built in artifacts.items() if (found := _sources(name, built, events))},
+        pairs=_pairs(timed, samples, spec.measure.seed),
     )
 
 
@@ -259,9 +264,23 @@ def _sources(variant: str, artifact: Artifact | None, events: Sequence[dict[str,
     return {name: value for name, value in found.items() if value}
 
 
-def _measured_row(row: Row, samples: dict[str, list[list[float]]], rounds: Rounds, seed: int, paired: bool) -> Row:
+def _pairs(rows: Sequence[Row], samples: dict[str, list[list[float]]], seed: int) -> tuple[Pair, ...]:
+    variants = [row for row in rows if row.name != BASELINE]
+    if not samples:
+        return exact_pairs({row.name: row.simulated.ms for row in variants if row.simulated})
+    measured = {row.name: row.rounds for row in variants if row.latency and row.rounds}
+    doubtful = {name: rounds.doubtful for name, rounds in measured.items()}
+    return measured_pairs({name: samples[name] for name in measured}, doubtful, seed)
+
+
+def _measured_row(
+    row: Row, samples: dict[str, list[list[float]]], rounds: Rounds, baseline: Rounds, seed: int, paired: bool
+) -> Row:
     found = latency(samples[row.name])
-    versus = None if row.name == BASELINE else ratio(samples[row.name], samples[BASELINE], seed, paired)
+    versus = None
+    if row.name != BASELINE:
+        doubtful = rounds.doubtful or baseline.doubtful
+        versus = ratio(samples[row.name], samples[BASELINE], seed, paired, doubtful)
     flags = (*row.flags, "unstable") if found.unstable else row.flags
     if rounds.flag:
         flags = (*flags, rounds.flag)

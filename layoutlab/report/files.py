@@ -10,11 +10,12 @@ from pathlib import Path
 from layoutlab.errors import StoreError
 from layoutlab.report.comparison import Comparison
 from layoutlab.report.coverage import coverage_csv
+from layoutlab.report.pairs import pairs_csv
 from layoutlab.report.table import csv_table, functions_csv, json_table, markdown_table
 
 
 def write_results(comparison: Comparison, folder: Path) -> None:
-    """Write table.md, table.csv, table.json and coverage.csv, and functions.csv for simulated runs.
+    """Write table.md, table.csv, table.json, coverage.csv and pairs.csv, and functions.csv for simulated runs.
 
     Each is whole or, on an error (StoreError), as it was.
     """
@@ -23,6 +24,7 @@ def write_results(comparison: Comparison, folder: Path) -> None:
         "table.csv": csv_table(comparison),
         "table.json": json_table(comparison),
         "coverage.csv": coverage_csv(comparison),
+        "pairs.csv": pairs_csv(comparison.pairs),
     }
     if comparison.functions:
         texts["functions.csv"] = functions_csv(comparison)

@@ -9,6 +9,7 @@ from typing import Any
 from layoutlab.measure.android import THERMAL_STATUS
 from layoutlab.measure.conditions import hottest_cpu_c
 from layoutlab.measure.cores import core_ranges, name_cores
+from layoutlab.measure.stats import trimmed
 
 _UNKNOWN = "not readable"
 # Disturbed rounds of a row that are named below the table; table.json has all.
@@ -34,6 +35,11 @@ class Rounds:
     waited_s: float
     still_hot: int | None
     disturbed: dict[int, tuple[str, ...]]
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether more rounds were disturbed than a ratio can leave out."""
+        return len(self.disturbed) > trimmed(self.rounds)
 
     @property
     def flag(self) -> str | None:
@@ -94,7 +100,14 @@ def rounds_notes(rows: Mapping[str, Rounds]) -> list[str]:
         f"each round: {threads}, {' or '.join(cores)}, {_cool_down(some)}, {some.warmup_ms} ms of warm-up",
     ]
     notes += _heat_notes(rows)
-    return notes + [note for name, rounds in rows.items() for note in _disturbed_notes(name, rounds)]
+    notes += [note for name, rounds in rows.items() for note in _disturbed_notes(name, rounds)]
+    doubtful = [name for name, rounds in rows.items() if rounds.doubtful]
+    if doubtful:
+        notes.append(
+            f"disturbed in more rounds than the statistics can leave out, so without a verdict: {', '.join(doubtful)}. "
+            "With another measure.seed the spec measures anew; give it a machine that does nothing else"
+        )
+    return notes
 
 
 def _pinning(cores: tuple[int, ...] | None) -> str:
@@ -144,6 +157,9 @@ def summarise_conditions(taken: Sequence[dict[str, Any]]) -> dict[str, Any]:
     batteries = [state["battery"] for state, _ in states if state.get("battery")]
     hottest = [hottest_cpu_c(state.get("temperatures_c", ())) for state, _ in states]
     return {
+        "others_cores_max": max(
+            (event["others_cores"] for event in taken if event.get("others_cores") is not None), default=None
+        ),
         "load_1min_max": max((s["load_1min"] for s, _ in states if s.get("load_1min") is not None), default=None),
         "governors": sorted({core["governor"] for core in cores if core.get("governor")}) or None,
         "frequency_khz": _extremes(frequencies),
@@ -180,6 +196,7 @@ def _extremes(values: Sequence[Any]) -> list[Any] | None:
 def conditions_text(conditions: Mapping[str, Any]) -> str:
     """One line for the table's footer."""
     parts = [
+        *_others_text(conditions.get("others_cores_max")),
         f"load up to {_known(conditions['load_1min_max'])}",
         f"governor {', '.join(conditions['governors'] or [_UNKNOWN])}",
         f"frequency {_range(conditions['frequency_khz'], 'kHz')}",
@@ -190,6 +207,10 @@ def conditions_text(conditions: Mapping[str, Any]) -> str:
     if conditions["battery_percent"]:
         parts.append(f"battery {_range(conditions['battery_percent'], '%')}{_charging(conditions['charging'])}")
     return f"conditions: {', '.join(parts)}"
+
+
+def _others_text(cores: float | None) -> list[str]:
+    return [] if cores is None else [f"other processes used up to {cores:g} cores"]
 
 
 def _known(value: object) -> str:

@@ -13,6 +13,7 @@ from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.report.coverage import coverage_notes, coverage_records
+from layoutlab.report.pairs import pairs_table, ratio_text, spread_table
 from layoutlab.report.rounds import conditions_text, rounds_notes, rounds_record
 from layoutlab.report.search import search_text
 from layoutlab.spec.target import format_target
@@ -24,7 +25,9 @@ _NONE = "-"
 def terminal_table(comparison: Comparison) -> str:
     """The table and what has to be said with it, as plain text."""
     table = _tabulate(comparison, "simple")
-    return "\n".join([f"{comparison.name}: {_model(comparison)}", "", table, "", *_notes(comparison), ""])
+    pairs = pairs_table(comparison.pairs, "simple")
+    between = [pairs, ""] if pairs else []
+    return "\n".join([f"{comparison.name}: {_model(comparison)}", "", table, "", *between, *_notes(comparison), ""])
 
 
 def markdown_table(comparison: Comparison) -> str:
@@ -34,6 +37,12 @@ def markdown_table(comparison: Comparison) -> str:
         lines += [_escape(comparison.description.strip()), ""]
     lines += [f"Model: {_escape(_model(comparison))}", "", _tabulate(comparison, "github"), ""]
     lines += [f"- {_escape(note)}" for note in _notes(comparison)]
+    pairs = pairs_table(comparison.pairs, "github")
+    if pairs:
+        lines += ["", "## Between variants", "", pairs]
+    latencies = {row.name: row.latency for row in comparison.rows if row.latency}
+    if latencies:
+        lines += ["", "## Spread", "", spread_table(latencies, "github")]
     lines += ["", "## To repeat it", ""]
     lines += [f"- {_escape(line)}" for line in _footer(comparison)]
     return "\n".join(lines) + "\n"
@@ -93,7 +102,7 @@ def _measured_cells(row: Row) -> dict[str, str]:
     found = row.latency
     return {
         "ms (MAD)": f"{found.median_ms:.3f} ({found.mad_ms:.3f})" if found else _NONE,
-        "x TFLite [95 %]": _ratio(row),
+        "x TFLite [95 %]": ratio_text(row.ratio),
     }
 
 
@@ -104,16 +113,8 @@ def _simulated_cells(row: Row) -> dict[str, str]:
         "kcycles": f"{found.kcycles:.0f}" if found else _NONE,
         "compute": f"{found.compute_kcycles:.0f}" if found else _NONE,
         "memory": f"{found.memory_kcycles:.0f}" if found else _NONE,
-        "x TFLite": _ratio(row),
+        "x TFLite": ratio_text(row.ratio),
     }
-
-
-def _ratio(row: Row) -> str:
-    if row.ratio is None:
-        return _NONE
-    if row.ratio.low is None:
-        return f"{row.ratio.value:.2f}"
-    return f"{row.ratio.value:.2f} [{row.ratio.low:.2f}, {row.ratio.high:.2f}]"
 
 
 def _verdict(row: Row) -> str:
@@ -183,7 +184,8 @@ def _measured_notes(comparison: Comparison) -> list[str]:
     measure = comparison.measure
     notes = [
         f"median of {measure['rounds']} rounds in fresh processes, rows interleaved, {measure['repeats']} samples of "
-        f"at least {measure['min_repeat_ms']} ms each; intervals by bootstrap over rounds",
+        f"at least {measure['min_repeat_ms']} ms each; intervals by bootstrap over rounds, "
+        "ratios without the highest and lowest fifth of the rounds",
         *rounds_notes({row.name: row.rounds for row in comparison.rows if row.rounds}),
     ]
     if measure["rounds"] < 6:

@@ -525,11 +525,17 @@ class MeasureSpec(_Part):
     """How run times are measured."""
 
     rounds: int = Field(
-        default=9, ge=1, le=1000, description="Rounds; in each, every variant runs once, in a new order."
+        default=18, ge=1, le=1000, description="Rounds; in each, every variant runs once, in a new order."
     )
     repeats: int = Field(default=10, ge=1, le=1000, description="Timed repeats within a round.")
     min_repeat_ms: int = Field(default=100, ge=1, le=600_000, description="Shortest duration of one repeat, in ms.")
     warmup_ms: int = Field(default=500, ge=0, le=600_000, description="Untimed running before each round, in ms.")
+    retries: int = Field(
+        default=2,
+        ge=0,
+        le=100,
+        description="How often a row's round is repeated when something disturbed it: heat, or a busy machine.",
+    )
     cores: Cores = Field(
         default="big",
         description="Cores that the model runs on: big (the fastest cluster; where all cores are alike, all), little "

@@ -5,7 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layoutlab.measure.stats import latency, ratio
+from layoutlab.measure.stats import latency, ratio, trimmed
+from layoutlab.spec.models import MeasureSpec
+
+from .noise import Noise
 
 
 def rounds(median_ms: float, count: int = 9, spread: float = 0.005, seed: int = 1) -> list[list[float]]:
@@ -71,3 +74,49 @@ def test_a_baseline_of_another_time_is_not_paired():
 def test_the_same_samples_give_the_same_interval():
     a, b = rounds(4.0, seed=4), rounds(5.0, seed=5)
     assert ratio(a, b, seed=1) == ratio(a, b, seed=1)
+
+
+ROUNDS = MeasureSpec().rounds
+COMPARISONS = 100
+
+
+@pytest.fixture(scope="module")
+def noise() -> Noise:
+    return Noise(seed=8)
+
+
+def called(noise: Noise, factor: float) -> list[str]:
+    return [
+        ratio(noise.rounds(5.0 * factor, ROUNDS), noise.rounds(5.0, ROUNDS), seed=number).verdict
+        for number in range(COMPARISONS)
+    ]
+
+
+def test_of_100_comparisons_with_itself_at_most_5_are_called_different(noise):
+    verdicts = called(noise, 1.0)
+    assert verdicts.count("no difference shown") >= 0.95 * COMPARISONS
+
+
+def test_of_100_slowdowns_by_5_percent_at_least_95_are_found(noise):
+    verdicts = called(noise, 1.05)
+    assert verdicts.count("slower") >= 0.95 * COMPARISONS
+
+
+@pytest.mark.parametrize("count", [3, 9, ROUNDS])
+def test_19_of_20_intervals_hold_the_truth_however_few_rounds_there_are(noise, count):
+    found = [ratio(noise.rounds(4.0, count), noise.rounds(5.0, count), seed=1) for _ in range(200)]
+    assert sum(interval.low <= 0.8 <= interval.high for interval in found) >= 0.92 * len(found)
+
+
+def test_a_fifth_of_the_rounds_at_each_end_moves_nothing():
+    quiet = rounds(4.0, count=10, seed=6)
+    base = rounds(5.0, count=10, seed=7)
+    disturbed = [[8.0] * 10, [9.0] * 10, *quiet[2:]]
+    assert trimmed(10) == 2
+    assert ratio(disturbed, base, seed=1).value == pytest.approx(0.8, rel=0.01)
+
+
+def test_doubtful_samples_get_no_verdict_but_keep_their_interval():
+    found = ratio(rounds(4.0, seed=2), rounds(5.0, seed=3), seed=1, doubtful=True)
+    assert found.verdict == "unstable"
+    assert found.low < found.value < found.high < 1

@@ -25,6 +25,7 @@ from layoutlab.errors import UsageError
 from layoutlab.report.comparison import Comparison, compare
 from layoutlab.report.coverage import coverage_csv, coverage_notes, tasks_text
 from layoutlab.report.files import write_results
+from layoutlab.report.pairs import pairs_csv
 from layoutlab.report.table import csv_table, json_table, markdown_table, terminal_table
 from layoutlab.spec.models import Spec
 from layoutlab.store import Store
@@ -196,6 +197,12 @@ broken     -                                        -                     -  fai
 untuned    3 NHWC                      60.150 (0.090)  15.00 [15.00, 15.00]          slower          1.0x             0      0/4                -  ok (1e-06)  untuned
 tflite     -                            4.010 (0.006)                     -        baseline             -             -        -                -           -  -
 
+variant        takes x [95 %]  of        verdict
+---------
+nhwc        2.00 [2.00, 2.00]  nchw8c     slower
+nhwc        0.10 [0.10, 0.10]  untuned    faster
+nchw8c      0.05 [0.05, 0.05]  untuned    faster
+
 wrong: check failed: outputs differ from TFLite's: 3 values differ (log: w.log)
 broken: layout failed: the hook raised KeyError at conv 0: 'x' (log: b.log)
 nhwc: 3 tasks, 1 tuned (97.6 % of the FLOP), 1 of one point, 1 without a valid candidate; 100 trials, 14 failed
@@ -210,7 +217,7 @@ wrong, reshape: space of one point
 untuned: 3 tasks, not tuned by the spec
 device: runs on this machine, Some CPU (x86_64), with its own target
 baseline: LiteRT 2.3.0, 1 thread, XNNPACK on
-median of 6 rounds in fresh processes, rows interleaved, 2 samples of at least 100 ms each; intervals by bootstrap over rounds
+median of 6 rounds in fresh processes, rows interleaved, 2 samples of at least 100 ms each; intervals by bootstrap over rounds, ratios without the highest and lowest fifth of the rounds
 each round: 1 thread, not pinned to cores, no cool-down, 500 ms of warm-up
 """
 
@@ -230,8 +237,11 @@ def test_markdown_is_a_page_with_how_to_repeat_it(comparison):
         "# two_layouts\n\nA made-up comparison \\| with a \\*bar\\* and &lt;tags>.\n\nModel: x.tflite"
     )
     table = [line for line in text.splitlines() if line.startswith("|")]
-    assert len(table) == 2 + 6
-    assert len({line.count("|") for line in table}) == 1
+    main, between, spread = table[: 2 + 6], table[8 : 8 + 2 + 3], table[13:]
+    assert len({line.count("|") for line in main}) == 1
+    assert squeezed(between[2]) == ["| nhwc | 2.00 [2.00, 2.00] | nchw8c | slower |"]
+    assert squeezed(spread[2]) == ["| nhwc | 6.000 | 6.001 | 6.016 | 6.029 | 0.009 | 6 | 12 |"]
+    assert len(spread) == 2 + 4
     for line in (
         f"- model sha256: {'a' * 64}",
         "- target: llvm -mcpu=some-cpu -num-cores=1",
@@ -267,7 +277,7 @@ def test_the_same_events_give_the_same_files(tmp_path, comparison):
     write_results(comparison, tmp_path / "a")
     with Store(tmp_path / "runs") as store:
         write_results(compare(store), tmp_path / "b")
-    names = ["coverage.csv", "table.csv", "table.json", "table.md"]
+    names = ["coverage.csv", "pairs.csv", "table.csv", "table.json", "table.md"]
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == names
@@ -394,10 +404,15 @@ def test_rows_say_how_their_rounds_were_taken(tmp_path):
     assert rows["nhwc"].flags == ("1 ops untuned", "disturbed 2 of 3 rounds")
     assert rows["nchw8c"].flags == ("1 ops untuned",)
     lines = terminal_table(comparison).splitlines()
-    assert lines[-3:-1] == [
+    assert lines[-4:-1] == [
         "each round: 1 thread, pinned to cores 4-7, no cool-down, 500 ms of warm-up",
         "nhwc was disturbed: round 2: thermal status 2 (moderate); round 3: thermal status 2 (moderate)",
+        "disturbed in more rounds than the statistics can leave out, so without a verdict: nhwc. With another "
+        "measure.seed the spec measures anew; give it a machine that does nothing else",
     ]
+    assert {name: row.ratio.verdict for name, row in rows.items() if row.ratio}["nhwc"] == "unstable"
+    first = comparison.pairs[0]
+    assert (first.variant, first.other, first.ratio.verdict) == ("nhwc", "nchw8c", "unstable")
     assert (
         "- conditions: load up to 1.5, governor schedutil, frequency 1900000 to 2803200 kHz, cores 4-7 capped at 1900000 "
         "of 2803200 kHz, CPU temperature 34 to 48 °C, thermal status up to 2 (moderate), battery 80 % and charging"
@@ -429,3 +444,31 @@ def test_a_cool_down_is_told_with_what_it_came_to(tmp_path):
     unknown = {"waited_s": 2.0, "until_c": 40, "hottest_c": None, "reached": None}
     again = with_state(tmp_path / "again", measure, {("nhwc", 1): {"cooldown": unknown}})
     assert terminal_table(again).splitlines()[-2] == "no CPU temperature was readable, so the cool-down waited for none"
+
+
+def test_pairs_have_a_line_each_with_full_numbers(comparison):
+    rows = list(csv.DictReader(io.StringIO(pairs_csv(comparison.pairs))))
+    assert [(row["variant"], row["other"], row["verdict"]) for row in rows] == [
+        ("nhwc", "nchw8c", "slower"),
+        ("nhwc", "untuned", "faster"),
+        ("nchw8c", "untuned", "faster"),
+    ]
+    assert float(rows[0]["ratio"]) == pytest.approx(2.0, abs=1e-3)
+    assert json.loads(json_table(comparison))["pairs"][0]["ratio"]["verdict"] == "slower"
+
+
+def test_a_round_of_a_row_that_was_repeated_counts_once_with_its_last_samples(tmp_path):
+    with Store(tmp_path / "runs") as store:
+        record(store)
+        again = {
+            "samples_ms": [9.0, 9.0],
+            "conditions": [STATE, STATE],
+            "disturbed": ["other processes used 1.00 cores"],
+        }
+        store.append("samples", protocol="p", round=2, row="nhwc", **again)
+        found = compare(store)
+    assert found.samples_ms["nhwc"][2] == [9.0, 9.0]
+    row = found.rows[0]
+    assert (row.rounds.rounds, row.flags[-1]) == (6, "disturbed 1 of 6 rounds")
+    # One round of six is left out at each end, so that the verdict stands.
+    assert row.ratio.verdict == "slower"

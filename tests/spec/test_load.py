@@ -91,10 +91,11 @@ def test_defaults(load):
     }
     assert spec.check.model_dump() == {"inputs": 5, "seed": 1, "rtol": 1e-3, "atol": 1e-4}
     assert spec.measure.model_dump() == {
-        "rounds": 9,
+        "rounds": 18,
         "repeats": 10,
         "min_repeat_ms": 100,
         "warmup_ms": 500,
+        "retries": 2,
         "cores": "big",
         "cooldown_ms": 0,
         "cooldown_until_c": None,

@@ -1,0 +1,98 @@
+"""Ratios between variants, and the spread of each row: tables beside the main one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from tabulate import tabulate
+
+from layoutlab.measure.stats import Latency, Ratio, exact_ratio, ratio
+
+# More pairs than this are in pairs.csv and table.json alone.
+_SHOWN = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two variants: `ratio` is how many times the latency of `other` that `variant` takes, with the verdict on it."""
+
+    variant: str
+    other: str
+    ratio: Ratio
+
+
+def measured_pairs(
+    samples: Mapping[str, Sequence[Sequence[float]]], doubtful: Mapping[str, bool], seed: int
+) -> tuple[Pair, ...]:
+    """Each pair once, in the order given. `samples` are ms by variant and round, all of the same rounds."""
+    return tuple(
+        Pair(
+            variant=one,
+            other=two,
+            ratio=ratio(samples[one], samples[two], seed, doubtful=doubtful[one] or doubtful[two]),
+        )
+        for one, two in combinations(samples, 2)
+    )
+
+
+def exact_pairs(times_ms: Mapping[str, float]) -> tuple[Pair, ...]:
+    """Each pair of simulated variants once."""
+    return tuple(
+        Pair(variant=one, other=two, ratio=exact_ratio(times_ms[one] / times_ms[two]))
+        for one, two in combinations(times_ms, 2)
+    )
+
+
+def ratio_text(found: Ratio | None) -> str:
+    """As tables show it, with the interval if there is one."""
+    if found is None:
+        return "-"
+    if found.low is None:
+        return f"{found.value:.2f}"
+    return f"{found.value:.2f} [{found.low:.2f}, {found.high:.2f}]"
+
+
+def pairs_table(pairs: Sequence[Pair], form: str) -> str:
+    """A table in one of tabulate's forms; empty when there are no pairs, or too many to look at."""
+    if not 0 < len(pairs) <= _SHOWN:
+        return ""
+    rows = [(pair.variant, ratio_text(pair.ratio), pair.other, pair.ratio.verdict) for pair in pairs]
+    interval = "" if pairs[0].ratio.low is None else " [95 %]"
+    return tabulate(
+        rows,
+        headers=("variant", f"takes x{interval}", "of", "verdict"),
+        tablefmt=form,
+        disable_numparse=True,
+        colalign=("left", "right", "left", "right"),
+    )
+
+
+def pairs_csv(pairs: Sequence[Pair]) -> str:
+    """One line a pair, numbers unrounded."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(("variant", "other", "ratio", "ratio_low", "ratio_high", "verdict"))
+    for pair in pairs:
+        found = pair.ratio
+        writer.writerow((pair.variant, pair.other, found.value, found.low, found.high, found.verdict))
+    return buffer.getvalue()
+
+
+def spread_table(latencies: Mapping[str, Latency], form: str) -> str:
+    """Minimum, percentiles and counts of each measured row."""
+    rows = [
+        (
+            name,
+            *(f"{ms:.3f}" for ms in (found.min_ms, found.p5_ms, found.median_ms, found.p90_ms, found.mad_ms)),
+            str(found.rounds),
+            str(found.samples),
+        )
+        for name, found in latencies.items()
+    ]
+    headers = ("variant", "min ms", "p5 ms", "median ms", "p90 ms", "MAD ms", "rounds", "samples")
+    align = ("left", *["right"] * (len(headers) - 1))
+    return tabulate(rows, headers=headers, tablefmt=form, disable_numparse=True, colalign=align)
