@@ -7,7 +7,7 @@ same spec, finds the events and does only what is missing.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -163,28 +163,44 @@ def _measure_on(
 
     A row that fails in one round is dropped from the rounds that follow: its samples would not be comparable.
     """
-    measure = run.spec.measure
     for number in range(run.rounds):
         order = list(runners)
-        random.Random(f"{measure.seed}/{number}").shuffle(order)
+        random.Random(f"{run.spec.measure.seed}/{number}").shuffle(order)
         for row in order:
-            if run.store.find("samples", protocol=protocol, round=number, row=row):
-                continue
-            run.progress.show(f"measuring: round {number + 1} of {run.rounds}, {row}")
+            take = _taker(run, device, runners[row], tool if row == BASELINE else None, number, row)
             try:
-                if tool is not None and row == BASELINE:
-                    taken = tool.take_round(number)
-                else:
-                    taken = device.take_samples(runners[row], run.inputs, measure, run.log(row))
+                _measure_row(run, protocol, number, row, device.id, take)
             except StageError as error:
                 if row == BASELINE:
                     raise
                 _record_failure(run, row, error)
                 del runners[row]
-                continue
-            if taken is not None:
-                run.store.append("samples", protocol=protocol, round=number, row=row, device=device.id, **taken)
     run.store.append("finished", protocol=protocol, device=device.id)
+
+
+def _taker(
+    run: Run, device: Leased, runner: dict[str, Any], tool: ToolBaseline | None, number: int, row: str
+) -> Callable[[], dict[str, Any] | None]:
+    """What takes a row's round once: `tool` if there is one, else the device."""
+    if tool is not None:
+        return lambda: tool.take_round(number)
+    return lambda: device.take_samples(runner, run.inputs, run.spec.measure, run.log(row))
+
+
+def _measure_row(
+    run: Run, protocol: str, number: int, row: str, device: str | None, take: Callable[[], dict[str, Any] | None]
+) -> None:
+    """One round of one row, unless it was taken before. What was disturbed is repeated; the last one counts."""
+    before = run.store.all("samples", protocol=protocol, round=number, row=row)
+    for attempt in range(len(before), run.spec.measure.retries + 1):
+        if before and not before[-1].get("disturbed"):
+            return
+        again = f", attempt {attempt + 1}" if attempt else ""
+        run.progress.show(f"measuring: round {number + 1} of {run.rounds}, {row}{again}")
+        taken = take()
+        if taken is None:
+            return
+        before = [run.store.append("samples", protocol=protocol, round=number, row=row, device=device, **taken)]
 
 
 def _device_of_last_round(run: Run) -> str | None:

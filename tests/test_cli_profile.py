@@ -25,7 +25,7 @@ device: host
 variants:
   - {name: nchw4c, convert_layout: NCHW, alter_op_layout: {hook: nchwc, block: 4}}
 tuning: {trials: 8, batch: 4, population: 8, min_repeat_ms: 0}
-measure: {rounds: 1, repeats: 1, min_repeat_ms: 1, warmup_ms: 1}
+measure: {rounds: 1, repeats: 1, min_repeat_ms: 1, warmup_ms: 1, retries: 0}
 """
 
 

@@ -26,7 +26,7 @@ variants:
   - {name: nothing, convert_layout: NHWC}
   - {name: untuned, tune: false}
 tuning: {trials: 5, batch: 4, population: 8, skip: [softmax]}
-measure: {rounds: 1, repeats: 1, min_repeat_ms: 1, warmup_ms: 1}
+measure: {rounds: 1, repeats: 1, min_repeat_ms: 1, warmup_ms: 1, retries: 0}
 """
 
 NHWC = """\

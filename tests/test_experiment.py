@@ -26,7 +26,7 @@ device: host
 variants:
 {variants}
 tuning: {{trials: {trials}, batch: 4, population: 8}}
-measure: {{rounds: 2, repeats: 3, min_repeat_ms: 5, warmup_ms: 10}}
+measure: {{rounds: 2, repeats: 3, min_repeat_ms: 5, warmup_ms: 10, retries: 0}}
 """
 
 

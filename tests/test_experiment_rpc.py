@@ -34,7 +34,7 @@ variants:
   - {name: nchw4c, convert_layout: NCHW, alter_op_layout: {hook: nchwc, block: 4}, tune: false}
 tuning: {trials: 12, batch: 4, population: 16, repeats: 1, min_repeat_ms: 1}
 check: {inputs: 2}
-measure: {rounds: 3, repeats: 2, min_repeat_ms: 20, warmup_ms: 20}
+measure: {rounds: 3, repeats: 2, min_repeat_ms: 20, warmup_ms: 20, retries: 0}
 """
 KRYO = "llvm -device=arm_cpu -mtriple=aarch64-linux-gnu -mcpu=kryo -mattr=+neon -num-cores=1"
 

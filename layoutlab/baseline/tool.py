@@ -18,6 +18,7 @@ from layoutlab.baseline.tool_log import decode
 from layoutlab.begin import Run
 from layoutlab.compiling import file_sha256, hash_json
 from layoutlab.errors import BaselineError, DeviceError, UsageError
+from layoutlab.measure.busy import busy_reasons, cores_of_others, read_cpu_times
 from layoutlab.measure.conditions import read_conditions
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import BaselineSpec, MeasureSpec
@@ -156,10 +157,18 @@ class ToolRounds:
     def take_round(self, number: int) -> dict[str, Any] | None:
         """See `ToolBaseline`."""
         here = self.through.kind == "local"
-        before = [read_conditions()] if here else []
+        before, idle = [read_conditions()] if here else [], read_cpu_times()
         result = self._run(self.run.spec.measure, f"round{number + 1}")
-        after = [read_conditions()] if here else []
-        return _round(result, self._runtime(result), [*before, *after])
+        # The program is a child of this process, whose time counts as its own.
+        done, after = read_cpu_times(), [read_conditions()] if here else []
+        taken = _round(result, self._runtime(result), [*before, *after])
+        if not here:
+            return taken
+        return {
+            **taken,
+            "others_cores": cores_of_others(idle, done),
+            "disturbed": busy_reasons(idle, done, self.run.spec.threads),
+        }
 
     def _run(self, measure: MeasureSpec, name: str) -> BenchmarkResult:
         # Named as text, for it can be given to `results` as it is.

@@ -15,6 +15,7 @@ from typing import Any
 
 from layoutlab.device.candidate_timing import Timing, random_values, time_candidate
 from layoutlab.device.runners import open_runner
+from layoutlab.measure.busy import busy_reasons, cores_of_others, read_cpu_times
 from layoutlab.measure.conditions import read_conditions
 from layoutlab.measure.cooldown import cool_down
 from layoutlab.measure.cores import choose_cores, pinned
@@ -44,7 +45,8 @@ def take_samples(
     """Time the first input set: `repeats` samples in ms, and the machine's state before and after them.
 
     `cores` is as for `measure.cores.choose_cores`, and in the answer the cores it meant here (None: not pinned); the
-    device cools down as `measure.cooldown` says before its state is read. `disturbed` has reasons in plain words.
+    device cools down as `measure.cooldown` says before its state is read. `others_cores` is how many cores other
+    processes used meanwhile (None: not readable); `disturbed` has reasons in plain words.
     """
     pinned_to = choose_cores(cores, runner["threads"])
     # Before TVM or LiteRT start threads, which then stay on these cores.
@@ -53,14 +55,20 @@ def take_samples(
         opened.set_inputs(load_sets(Path(inputs))[0])
         cooled = cool_down(cooldown_ms, cooldown_until_c, cooldown_limit_s)
         before = read_conditions(cores=pinned_to)
+        idle = read_cpu_times()
         samples_ms = sample(opened.invoke, repeats=repeats, min_repeat_ms=min_repeat_ms, warmup_ms=warmup_ms)
+        done = read_cpu_times()
         after = read_conditions(cores=pinned_to)
     return {
         "samples_ms": samples_ms,
         "conditions": [before, after],
         "cores": None if pinned_to is None else list(pinned_to),
         "cooldown": cooled,
-        "disturbed": disturbances(before, after, pinned_to, runner["threads"]),
+        "others_cores": cores_of_others(idle, done),
+        "disturbed": [
+            *disturbances(before, after, pinned_to, runner["threads"]),
+            *busy_reasons(idle, done, runner["threads"]),
+        ],
         "runtime": opened.runtime,
     }
 

@@ -33,7 +33,7 @@ model: {file: model.tflite}
 device: host
 baseline: {runtime: benchmark_model, %s}
 variants: [{name: nhwc, alter_op_layout: keep, tune: false}]
-measure: {rounds: 2, repeats: 3, min_repeat_ms: 5, warmup_ms: 10}
+measure: {rounds: 2, repeats: 3, min_repeat_ms: 5, warmup_ms: 10, retries: 0}
 """
 TOOL = "tool: ./benchmark_model"
 ALLOW = ("--allow-hooks", "./benchmark_model")

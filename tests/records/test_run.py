@@ -20,7 +20,7 @@ model: {{file: model.tflite}}
 device: host
 variants: [{{name: nhwc, alter_op_layout: keep}}]
 tuning: {{trials: {trials}, batch: 4, population: 8}}
-measure: {{rounds: 1, repeats: 1, min_repeat_ms: 1, warmup_ms: 0}}
+measure: {{rounds: 1, repeats: 1, min_repeat_ms: 1, warmup_ms: 0, retries: 0}}
 """
 
 
