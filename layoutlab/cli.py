@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from layoutlab import agent, devices, tracker
+from layoutlab.compare import command as compare_command
 from layoutlab.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -142,6 +143,10 @@ def _parser() -> argparse.ArgumentParser:
     tasks.add_argument("--json", action="store_true", help="print it as JSON")
     _add_tune(commands)
     _add_op(commands)
+    compare_command.add_arguments(
+        commands.add_parser("compare", help="results of several specs in one table, or of one spec across time"),
+        _RESULTS,
+    )
     importing = commands.add_parser("import", help="say everything in a model that TVM cannot import")
     importing.add_argument("model", metavar="MODEL", type=Path, help="a .tflite file")
     importing.add_argument("--json", action="store_true", help="print it as JSON")

@@ -15,6 +15,8 @@ PROC = Path("/proc")
 # Others' use of processors, in cores, from which on a round is disturbed. An idle Linux stays below 0.05; a process
 # that computes takes 1.
 _OTHERS = 0.25
+# Linux counts in ticks of 10 ms: in less than this they say nothing.
+_SHORTEST_S = 0.1
 # A process of one thread that computes all the time gets less of its core than this only when it has to share it.
 _SHARE = 0.9
 
@@ -36,9 +38,9 @@ def read_cpu_times(root: Path = PROC) -> dict[str, float]:
 
 
 def cores_of_others(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
-    """How many cores others used on average, a hypervisor's other guests included; None where that is not readable."""
+    """How many cores others used on average, a hypervisor's other guests included; None where that cannot be told."""
     elapsed_s = after["clock"] - before["clock"]
-    if "all" not in before or "all" not in after or elapsed_s <= 0:
+    if "all" not in before or "all" not in after or elapsed_s < _SHORTEST_S:
         return None
     others_s = sum(after[name] - before[name] for name in ("all", "stolen")) - (after["own"] - before["own"])
     return max(0.0, round(others_s / elapsed_s, 2))
@@ -53,5 +55,5 @@ def busy_reasons(before: Mapping[str, float], after: Mapping[str, float], thread
     if others is not None:
         return [f"other processes used {others:.2f} cores"] if others > _OTHERS else []
     elapsed_s = after["clock"] - before["clock"]
-    share = (after["own"] - before["own"]) / elapsed_s if elapsed_s > 0 else 1.0
+    share = (after["own"] - before["own"]) / elapsed_s if elapsed_s >= _SHORTEST_S else 1.0
     return [f"it got only {100 * share:.0f} % of a core"] if threads == 1 and share < _SHARE else []

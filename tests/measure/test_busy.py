@@ -48,5 +48,7 @@ def test_where_that_is_not_readable_a_process_that_shares_its_core_says_so(tmp_p
     assert cores_of_others(before, half) is None
     assert busy_reasons(before, half, threads=1) == ["it got only 50 % of a core"]
     assert busy_reasons(before, whole, threads=1) == []
+    moment = {"clock": 0.05, "own": 0.0, "all": 0.05, "stolen": 0.0}
+    assert busy_reasons(times(0, 0, 0), moment, threads=1) == []
     # Threads wait for each other, so that several say nothing.
     assert busy_reasons(before, half, threads=2) == []

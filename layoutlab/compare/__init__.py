@@ -1,0 +1,1 @@
+"""Results of several runs next to each other: across specs, and across time."""
