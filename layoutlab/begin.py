@@ -74,7 +74,7 @@ def begin(
     store: Store,
     progress: Progress,
     allowed: tuple[str, ...],
-    kind: Literal["run", "tune"] = "run",
+    kind: Literal["run", "tune", "aa"] = "run",
     borrow: Sequence[Path] = (),
     fresh: bool = False,
     inputs: Path | None = None,
@@ -84,7 +84,7 @@ def begin(
     `inputs` is a file of input sets (`measure.inputs.save_sets`) that stand in for the seeded ones.
     """
     choice = choose_device(loaded, store, progress)
-    if kind == "run" and choice.device.kind == "host":
+    if kind != "tune" and choice.device.kind == "host":
         # Found out now, and not when all variants are tuned.
         choose_cores(loaded.spec.measure.cores, loaded.spec.threads)
     bound = bind_model(model, loaded.spec.model.batch, store.folder)

@@ -56,7 +56,7 @@ def _complain(text: str) -> None:
 
 
 def _how_to_go_on(options: argparse.Namespace) -> str:
-    if options.command not in (_run, _tune, _op):
+    if options.command not in (_run, _tune, _op, _aa):
         return "interrupted"
     kept = options.results / "runs"
     if options.command is _tune and (options.tasks or options.trials):
@@ -143,6 +143,19 @@ def _parser() -> argparse.ArgumentParser:
     tasks.add_argument("--json", action="store_true", help="print it as JSON")
     _add_tune(commands)
     _add_op(commands)
+    itself = _with_spec(
+        commands.add_parser(
+            "aa", help="measure a variant against itself: how often does this machine see a difference?"
+        ),
+        _aa,
+    )
+    _allow_hooks(itself)
+    _on_device(itself)
+    itself.add_argument("--variant", metavar="NAME", help="this variant (default: the first)")
+    itself.add_argument(
+        "--runs", type=_whole_number, default=20, metavar="N", help="so many runs (default: %(default)s)"
+    )
+    itself.add_argument("--json", action="store_true", help="print it as JSON")
     compare_command.add_arguments(
         commands.add_parser("compare", help="results of several specs in one table, or of one spec across time"),
         _RESULTS,
@@ -443,6 +456,18 @@ def _op(options: argparse.Namespace) -> int:
     print(op_json(result) if options.json else op_text(result), end="")
     _complain(f"written to {options.results / result.comparison.name}: table.md, table.csv, table.json, coverage.csv")
     return int(result.comparison.exit_code)
+
+
+def _aa(options: argparse.Namespace) -> int:
+    loaded = _load_variants(options)
+    from layoutlab.aa import check_itself, self_check_json, self_check_text
+    from layoutlab.progress import Progress
+
+    with Progress() as progress:
+        found = check_itself(loaded, options.results, progress, _allowed(options), options.runs)
+    print(self_check_json(found) if options.json else self_check_text(found), end="")
+    _complain(f"written to {options.results / loaded.spec.name}: aa.{found.variant}.csv")
+    return EXIT_VARIANT_FAILED if found.too_often else EXIT_OK
 
 
 def _winners(options: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from layoutlab.attempts import measure_round
 from layoutlab.baseline.tflite import BASELINE
 from layoutlab.baseline.tool import ToolBaseline, open_tool_baseline, require_allowed_tool
 from layoutlab.begin import Run, begin
@@ -169,7 +170,17 @@ def _measure_on(
         for row in order:
             take = _taker(run, device, runners[row], tool if row == BASELINE else None, number, row)
             try:
-                _measure_row(run, protocol, number, row, device.id, take)
+                measure_round(
+                    run.store,
+                    run.progress,
+                    f"measuring: round {number + 1} of {run.rounds}, {row}",
+                    take,
+                    run.spec.measure.retries,
+                    protocol=protocol,
+                    round=number,
+                    row=row,
+                    device=device.id,
+                )
             except StageError as error:
                 if row == BASELINE:
                     raise
@@ -185,22 +196,6 @@ def _taker(
     if tool is not None:
         return lambda: tool.take_round(number)
     return lambda: device.take_samples(runner, run.inputs, run.spec.measure, run.log(row))
-
-
-def _measure_row(
-    run: Run, protocol: str, number: int, row: str, device: str | None, take: Callable[[], dict[str, Any] | None]
-) -> None:
-    """One round of one row, unless it was taken before. What was disturbed is repeated; the last one counts."""
-    before = run.store.all("samples", protocol=protocol, round=number, row=row)
-    for attempt in range(len(before), run.spec.measure.retries + 1):
-        if before and not before[-1].get("disturbed"):
-            return
-        again = f", attempt {attempt + 1}" if attempt else ""
-        run.progress.show(f"measuring: round {number + 1} of {run.rounds}, {row}{again}")
-        taken = take()
-        if taken is None:
-            return
-        before = [run.store.append("samples", protocol=protocol, round=number, row=row, device=device, **taken)]
 
 
 def _device_of_last_round(run: Run) -> str | None:

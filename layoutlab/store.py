@@ -77,9 +77,14 @@ class Store:
         return next(iter(self.all(kind, **fields)[::-1]), None)
 
     def last_run(self) -> list[dict[str, Any]]:
-        """The events of the last run, its own `run` event first; empty before any run."""
+        """The events of the last run, its own `run` event first; empty before any run.
+
+        Those of a later `layoutlab aa`, which may build other artifacts, are left out.
+        """
         starts = [position for position, event in enumerate(self.events) if event["kind"] == "run"]
-        return self.events[starts[-1] :] if starts else []
+        last = self.events[starts[-1] :] if starts else []
+        end = next((position for position, event in enumerate(last) if event["kind"] == "aa"), len(last))
+        return last[:end]
 
     def all(self, kind: str, **fields: Any) -> list[dict[str, Any]]:
         """Every event of this kind whose fields have these values, oldest first."""

@@ -85,3 +85,10 @@ def test_a_file_where_the_folder_should_be(tmp_path):
     (tmp_path / "runs").write_text("")
     with pytest.raises(StoreError, match=r"cannot write to .*: Not a directory"):
         fill(tmp_path / "runs" / "x", "one")
+
+
+def test_a_check_after_the_last_run_is_no_part_of_it(tmp_path):
+    with Store(tmp_path) as store:
+        for kind in ("run", "finished", "aa", "uses"):
+            store.append(kind)
+        assert [event["kind"] for event in store.last_run()] == ["run", "finished"]
