@@ -16,6 +16,7 @@ from typing import Any
 
 from layoutlab import agent, devices, tracker
 from layoutlab.compare import command as compare_command
+from layoutlab.discuss import command as discuss_command
 from layoutlab.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
@@ -158,6 +159,10 @@ def _parser() -> argparse.ArgumentParser:
     itself.add_argument("--json", action="store_true", help="print it as JSON")
     compare_command.add_arguments(
         commands.add_parser("compare", help="results of several specs in one table, or of one spec across time"),
+        _RESULTS,
+    )
+    discuss_command.add_arguments(
+        commands.add_parser("discuss", help="a Markdown post about finished runs, for a discussion of layouts"),
         _RESULTS,
     )
     importing = commands.add_parser("import", help="say everything in a model that TVM cannot import")

@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = ROOT / "experiments" / "models" / "tiny"
+# Tables of real runs, without coverage: those under results/ are made anew now and then.
+TABLES = ROOT / "tests" / "tables"
 
 
 def heed_interrupts() -> None:

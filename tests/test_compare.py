@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - messages are shown as they are
-"""`layoutlab compare` on the committed results, and on copies of them that something was changed in."""
+"""`layoutlab compare` on tables of real runs, and on copies of them that something was changed in."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ import pytest
 
 from layoutlab.cli import main
 
-from .conftest import ROOT
+from .conftest import TABLES
 
-RESULTS = ROOT / "results"
-HOST = RESULTS / "mobilenetv3_layouts_host"
+HOST = TABLES / "mobilenetv3_layouts_host"
 
 
 @pytest.fixture
 def compare(capsys) -> Callable[..., tuple[int, str, str]]:
     def run(*arguments: object) -> tuple[int, str, str]:
-        code = main(["compare", *map(str, arguments), "--results", str(RESULTS)])
+        code = main(["compare", *map(str, arguments), "--results", str(TABLES)])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -49,7 +48,7 @@ def renamed(name: str) -> Callable[[dict], None]:
 
 
 def test_three_specs_of_one_layout_each_make_one_table(compare):
-    code, text, _ = compare("mobilenetv3_nhwc", "mobilenetv3_nchw.yaml", RESULTS / "mobilenetv3_nchwc", "--csv")
+    code, text, _ = compare("mobilenetv3_nhwc", "mobilenetv3_nchw.yaml", TABLES / "mobilenetv3_nchwc", "--csv")
     assert code == 0
     rows = list(csv.DictReader(io.StringIO(text)))
     assert [(row["variant"], row["spec"]) for row in rows] == [
@@ -160,4 +159,4 @@ def test_a_baseline_that_moved_is_said(compare, tmp_path):
 def test_what_is_no_comparison_is_said(compare, tmp_path, arguments, error):
     (tmp_path / "a.json").write_text('{"format": 2, "rows": []}')
     code, _, said = compare(*(argument.format(tmp=tmp_path) for argument in arguments))
-    assert (code, said) == (2, f"error: {error.format(results=RESULTS, tmp=tmp_path)}\n")
+    assert (code, said) == (2, f"error: {error.format(results=TABLES, tmp=tmp_path)}\n")

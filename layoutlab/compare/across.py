@@ -66,14 +66,15 @@ def compare_results(results: Sequence[Result]) -> SpecsTable | TimeTable:
     if len(results) < 2:
         raise UsageError("compare needs at least two results")
     if len(set(specs)) == len(specs):
-        return _across_specs(results)
+        return specs_table(results)
     if len(results) == 2:
         return _across_time(*results)
     twice = next(name for name in specs if specs.count(name) > 1)
     raise UsageError(f"{twice} is there more than once: compare different specs, or two results of one and the same")
 
 
-def _across_specs(results: Sequence[Result]) -> SpecsTable:
+def specs_table(results: Sequence[Result]) -> SpecsTable:
+    """One table of one or more specs. Raises UsageError when their figures cannot stand next to each other."""
     require_comparable(results)
     variants = [row for result in results for row in result.rows if row.name != BASELINE]
     names = [row.name for row in variants]

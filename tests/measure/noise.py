@@ -1,4 +1,4 @@
-"""Made-up rounds whose noise is that of the rounds committed under results/."""
+"""Made-up rounds whose noise is that of real ones."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import json
 
 import numpy as np
 
-from ..conftest import ROOT
+from ..conftest import TABLES
 
-_TABLE = ROOT / "results" / "mobilenetv3_layouts_host" / "table.json"
+_TABLE = TABLES / "mobilenetv3_layouts_host" / "table.json"
 
 
 class Noise:

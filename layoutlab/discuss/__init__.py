@@ -1,0 +1,1 @@
+"""A post for a discussion of layouts, written from the results of finished runs."""
