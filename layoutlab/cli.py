@@ -312,11 +312,12 @@ def _report(options: argparse.Namespace) -> int:
     loaded = _load(options)
     from layoutlab.report.comparison import compare
     from layoutlab.report.files import write_results
+    from layoutlab.report.html.details import find_details
     from layoutlab.store import Store
 
     with Store(options.results / "runs" / loaded.spec.name) as store:
-        comparison = compare(store)
-    write_results(comparison, options.results / loaded.spec.name)
+        comparison, details = compare(store), find_details(store)
+    write_results(comparison, options.results / loaded.spec.name, details)
     if options.tasks:
         from layoutlab.report.coverage import tasks_text
 
@@ -330,7 +331,7 @@ def _show(comparison: Any, options: argparse.Namespace) -> None:
     from layoutlab.report.table import json_table, terminal_table
 
     print(json_table(comparison) if options.json else terminal_table(comparison), end="")
-    _complain(f"written to {options.results / comparison.name}: table.md, table.csv, table.json, coverage.csv")
+    _complain(f"written to {options.results / comparison.name}: table.md, table.csv, table.json, coverage.csv, report.html")
 
 
 def _validate(options: argparse.Namespace) -> int:
@@ -434,7 +435,7 @@ def _op(options: argparse.Namespace) -> int:
     with Progress() as progress:
         result = run_op(loaded, options.results, progress, _allowed(options), request)
     print(op_json(result) if options.json else op_text(result), end="")
-    _complain(f"written to {options.results / result.comparison.name}: table.md, table.csv, table.json, coverage.csv")
+    _complain(f"written to {options.results / result.comparison.name}: table.md, table.csv, table.json, coverage.csv, report.html")
     return int(result.comparison.exit_code)
 
 
