@@ -14,9 +14,7 @@ from layoutlab.roofline.peaks import Peaks
 from layoutlab.store import Store
 
 
-def keep_function_times(
-    store: Store, variant: str, sha256: str, taken: Mapping[str, Any], peaks: Peaks | None
-) -> None:
+def keep_function_times(store: Store, variant: str, sha256: str, taken: Mapping[str, Any], peaks: Peaks | None) -> None:
     """Keep what `device.function_times` measured of the library with this sha256, and the device's peaks."""
     store.append(
         "profiled",
@@ -27,7 +25,9 @@ def keep_function_times(
     )
 
 
-def find_profile(store: Store, variant: str, artifact: Artifact, run: Mapping[str, Any], protocol: str) -> Profile | None:
+def find_profile(
+    store: Store, variant: str, artifact: Artifact, run: Mapping[str, Any], protocol: str
+) -> Profile | None:
     """The last profile of the variant's library in the run, which began with the event `run`.
 
     None where its functions were not timed, or not counted one by one, or nothing says what they compute.
@@ -36,7 +36,7 @@ def find_profile(store: Store, variant: str, artifact: Artifact, run: Mapping[st
     if artifact.provenance is None:
         return None
     try:
-        if run["simulated"]:
+        if run.get("simulated"):
             counted = store.find("samples", protocol=protocol, row=variant)
             if counted is None or not counted.get("functions"):
                 return None

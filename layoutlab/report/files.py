@@ -29,12 +29,17 @@ def write_results(comparison: Comparison, folder: Path, details: Details | None 
     }
     if comparison.functions:
         texts["functions.csv"] = functions_csv(comparison)
-    if details is not None:
-        # Plots take half a second to import: not for those who only write other files.
-        from layoutlab.report.html.page import report_html
-
-        texts[REPORT] = report_html(comparison, details)
     write_texts(texts, folder)
+    if details is not None:
+        write_page(comparison, details, folder)
+
+
+def write_page(comparison: Comparison, details: Details, folder: Path) -> None:
+    """Write report.html. It is whole or, on an error (StoreError), as it was."""
+    # Plots take half a second to import: not for those who only write other files.
+    from layoutlab.report.html.page import report_html
+
+    write_texts({REPORT: report_html(comparison, details)}, folder)
 
 
 def write_texts(texts: Mapping[str, str], folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The figures of report.html: times, ratios, rounds, and how tuning went. Each is None where there is nothing to show."""
+"""The figures of report.html: times, ratios, rounds, how tuning went. Each is None where there is nothing to show."""
 
 from __future__ import annotations
 
@@ -149,9 +149,10 @@ def progress_plot(progress: Mapping[str, Sequence[Progress]], simulated: bool) -
             linewidth=1.6,
             marker=MARKERS[number % len(MARKERS)],
             markersize=4.5,
-            markevery=0.15,
+            markevery=max(1, len(points) // 8),
             label=name,
         )
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.grid(axis="y")
     axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
     axes.set_xlabel("trials")
@@ -201,5 +202,5 @@ def _label_values(axes: Axes, labels: Sequence[tuple[float, str]]) -> None:
     """Texts to the right of what is drawn, with room for them."""
     for place, (value, text) in enumerate(labels):
         axes.annotate(
-            text, (value, place), xytext=(7, 0), textcoords="offset points", verticalalignment="center", fontsize=8.5
+            text, (value, place), xytext=(7, 0), textcoords="offset points", verticalalignment="center", fontsize=9
         )

@@ -103,13 +103,13 @@ def roofline_plot(profiles: Mapping[str, Profile]) -> Plot | None:
         axes.scatter(
             [intensity for intensity, _, _ in found],
             [gflops for _, gflops, _ in found],
-            s=[8 + 130 * share for _, _, share in found],
+            s=[10 + 250 * share for _, _, share in found],
             marker=MARKERS[number % len(MARKERS)],
             facecolor=SERIES[number % len(SERIES)],
             edgecolor=PAPER,
             linewidth=0.4,
-            label=name,
         )
+        axes.plot([], [], MARKERS[number % len(MARKERS)], color=SERIES[number % len(SERIES)], markersize=5, label=name)
     axes.legend(ncols=3, loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0)
     axes.set_xlabel("floating-point operations for each byte, logarithmic")
     axes.set_ylabel("GFLOP/s, log")
@@ -117,8 +117,8 @@ def roofline_plot(profiles: Mapping[str, Profile]) -> Plot | None:
     return Plot(
         svg=to_svg(figure, "roofline", f"Speed of functions below the peaks of the device. {text}"),
         caption=f"Each mark is a function, larger where it takes longer. Lines are the device's peaks "
-        f"({'measured' if peaks.measured else 'stated'}): {peaks.gflops:.1f} GFLOP/s, and the bandwidths of its "
-        "nearest and farthest memory.",
+        f"({'measured' if peaks.measured else 'stated'}): {peaks.gflops:.1f} GFLOP/s, and "
+        f"{'bandwidth' if len(peaks.streams) == 1 else 'the bandwidths of its nearest and farthest memory'}.",
     )
 
 
@@ -133,7 +133,13 @@ def _roof(axes: Axes, peaks: Peaks, low: float, high: float) -> None:
         edge = min(max(peaks.gflops / rate, low), high)
         axes.plot([low, edge], [low * rate, edge * rate], color=INK, linewidth=0.9, linestyle=(0, (4, 2)))
         axes.annotate(
-            f"{rate:.0f} GB/s", (low, low * rate), xytext=(2, 3), textcoords="offset points", fontsize=7.5, color=INK
+            f"{rate:.0f} GB/s",
+            (low, low * rate),
+            xytext=(3, -1),
+            textcoords="offset points",
+            verticalalignment="center",
+            fontsize=8,
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
         )
     axes.plot([low, high], [peaks.gflops] * 2, color=INK, linewidth=0.9)
     axes.set_xscale("log")

@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
@@ -27,13 +28,13 @@ _VARIABLES = {
     **{colour: f"var(--series-{number})" for number, colour in enumerate(SERIES, 1)},
 }
 # So wide that text has its own size on a phone.
-_WIDTH_IN = 5.2
+_WIDTH_IN = 4.7
 _FONT = "'DejaVu Sans'"
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "layoutlab",
     "font.family": ["DejaVu Sans"],
-    "font.size": 9.0,
+    "font.size": 9.5,
     "text.parse_math": False,
     "text.color": INK,
     "axes.edgecolor": FAINT,
@@ -49,7 +50,7 @@ _SETTINGS = {
     "grid.color": FAINT,
     "grid.linewidth": 0.4,
     "legend.frameon": False,
-    "legend.fontsize": 8.5,
+    "legend.fontsize": 9.0,
     "figure.facecolor": "none",
 }
 _NAMESPACE = "{http://www.w3.org/2000/svg}"

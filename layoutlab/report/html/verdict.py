@@ -19,7 +19,9 @@ _FEWEST_ROUNDS = 6
 def verdict(comparison: Comparison) -> str:
     """The verdict of each tuned variant on TFLite, the fastest of them, and what makes it doubtful."""
     rows = [row for row in comparison.rows if row.ratio and row.tuned]
-    sentences = [_beside_tflite(rows)] if rows else ["No tuned variant has a latency, so nothing is said about layouts."]
+    sentences = (
+        [_beside_tflite(rows)] if rows else ["No tuned variant has a latency, so nothing is said about layouts."]
+    )
     if len(rows) > 1:
         sentences.append(_fastest(comparison, rows))
     sentences += _failures(comparison.rows)
