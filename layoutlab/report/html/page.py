@@ -130,7 +130,7 @@ def _limits(details: Details) -> Cells:
     return [
         {
             "variant": name,
-            "ms": f"{profile.end_to_end_ms:.3f}",
+            "end to end, ms": f"{profile.end_to_end_ms:.3f}",
             "in functions": f"{profile.functions_ms:.3f}",
             "at least": f"{bounds_ms:.3f}",
             "of limit": f"{bounds_ms / profile.end_to_end_ms:.0%}",
