@@ -197,6 +197,23 @@ def test_the_spec_on_the_page_is_the_spec(path, tmp_path):
     assert load_spec(tmp_path / "again.yaml").spec == spec
 
 
+def test_a_run_in_which_every_variant_failed_has_a_page(tmp_path):
+    with Store(tmp_path) as store:
+        record(store)
+        for name in ("nhwc", "nchw8c", "untuned"):
+            store.append("failed", variant=name, stage="run", cause="it crashed", log="x.log", exit_code=1)
+        # As a run has it: the variant failed before its rounds.
+        store.events.append(store.events.pop(next(i for i, e in enumerate(store.events) if e["kind"] == "finished")))
+        comparison, details = compare(store), find_details(store)
+    assert verdict(comparison) == (
+        "No tuned variant has a latency, so nothing is said about layouts. wrong gives wrong outputs. "
+        "nhwc, nchw8c, broken and untuned failed."
+    )
+    page = report_html(comparison, details)
+    assert "nhwc: run failed: it crashed (log: x.log)" in page
+    assert "Time of one inference. tflite: 4.010 ms" in page
+
+
 WIDTHS = {"phone": (390, 844), "desktop": (1280, 900)}
 BACKGROUNDS = {"light": (255, 255, 255), "dark": (20, 23, 27)}
 
