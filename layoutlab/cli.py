@@ -335,11 +335,12 @@ def _report(options: argparse.Namespace) -> int:
     loaded = _load(options)
     from layoutlab.report.comparison import compare
     from layoutlab.report.files import write_results
+    from layoutlab.report.html.details import find_details
     from layoutlab.store import Store
 
     with Store(options.results / "runs" / loaded.spec.name) as store:
-        comparison = compare(store)
-    write_results(comparison, options.results / loaded.spec.name)
+        comparison, details = compare(store), find_details(store)
+    write_results(comparison, options.results / loaded.spec.name, details)
     if options.tasks:
         from layoutlab.report.coverage import tasks_text
 
@@ -353,9 +354,8 @@ def _show(comparison: Any, options: argparse.Namespace) -> None:
     from layoutlab.report.table import json_table, terminal_table
 
     print(json_table(comparison) if options.json else terminal_table(comparison), end="")
-    _complain(
-        f"written to {options.results / comparison.name}: table.md, table.csv, table.json, coverage.csv, pairs.csv"
-    )
+    folder = options.results / comparison.name
+    _complain(f"written to {folder}: table.md, table.csv, table.json, coverage.csv, pairs.csv, report.html")
 
 
 def _validate(options: argparse.Namespace) -> int:
@@ -459,7 +459,8 @@ def _op(options: argparse.Namespace) -> int:
     with Progress() as progress:
         result = run_op(loaded, options.results, progress, _allowed(options), request)
     print(op_json(result) if options.json else op_text(result), end="")
-    _complain(f"written to {options.results / result.comparison.name}: table.md, table.csv, table.json, coverage.csv")
+    folder = options.results / result.comparison.name
+    _complain(f"written to {folder}: table.md, table.csv, table.json, coverage.csv, report.html")
     return int(result.comparison.exit_code)
 
 
@@ -509,8 +510,20 @@ def _profile(options: argparse.Namespace) -> int:
                 found.append(profile)
     if found:
         print(profiles_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
-        _complain(f"written to {folder}: profile.VARIANT.csv, profile.VARIANT.json")
+        _write_page(options, loaded.spec.name)
+        _complain(f"written to {folder}: profile.VARIANT.csv, profile.VARIANT.json, report.html")
     return exit_code
+
+
+def _write_page(options: argparse.Namespace, name: str) -> None:
+    """Write report.html again, with what the store has meanwhile got to know."""
+    from layoutlab.report.comparison import compare
+    from layoutlab.report.files import write_page
+    from layoutlab.report.html.details import find_details
+    from layoutlab.store import Store
+
+    with Store(options.results / "runs" / name) as store:
+        write_page(compare(store), find_details(store), options.results / name)
 
 
 def _peaks(options: argparse.Namespace) -> int:
@@ -546,6 +559,7 @@ def _explain(options: argparse.Namespace) -> int:
                 found.append(both[1])
     if found:
         print(explanations_text(found, "json" if options.json else "csv" if options.csv else "text"), end="")
+        _write_page(options, loaded.spec.name)
         _complain(f"written to {folder}: explain.VARIANT.csv, explain.VARIANT.json, and the profiles")
     return exit_code
 

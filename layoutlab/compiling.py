@@ -17,6 +17,7 @@ from layoutlab.records.identity import Identity, record_versions
 from layoutlab.records.start import find_records, repair_and_say
 from layoutlab.spec.models import VariantSpec
 from layoutlab.spent import additional_trials, tuned_since
+from layoutlab.tuning_progress import keep_progress
 from layoutlab.variants import compile_job, users_hook, worker_environment
 
 # The fields of `tuning` that say how much of a variant is tuned.
@@ -108,12 +109,16 @@ def variant_job(run: Run, variant: VariantSpec, records: VariantRecords) -> Comp
 def do_job(run: Run, variant: VariantSpec, heading: str, verb: str, **arguments: Any) -> Any:
     """A worker's answer; meanwhile its stages and trials are shown."""
     line = TuningLine(heading)
+    # Of a tuning of chosen tasks the sum is over these alone.
+    whole = (arguments.get("request") or {}).get("tasks") is None
 
     def on_event(event: dict[str, Any]) -> None:
         if event["event"] == "say":
             run.progress.say(f"{heading}: {event['text']}")
         elif event["event"] == "trials":
             run.progress.show(line.text(event))
+            if whole:
+                keep_progress(run.store, variant.name, Path(arguments["job"]["folder"]).name, event)
         else:
             run.progress.show(f"{heading}: {event['name']}")
 

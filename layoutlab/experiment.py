@@ -32,6 +32,7 @@ from layoutlab.model.resolve import resolve_model
 from layoutlab.progress import Progress
 from layoutlab.report.comparison import Comparison, compare
 from layoutlab.report.files import write_results
+from layoutlab.report.html.details import find_details
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import VariantSpec
 from layoutlab.store import Store
@@ -78,8 +79,8 @@ def run_experiment(
             else:
                 artifacts[variant.name] = artifact
         _measure(run, artifacts, tool)
-        comparison = compare(store)
-    write_results(comparison, results / loaded.spec.name)
+        comparison, details = compare(store), find_details(store)
+    write_results(comparison, results / loaded.spec.name, details)
     return comparison
 
 

@@ -13,6 +13,7 @@ from layoutlab.device.kryo.peaks import stated_peaks
 from layoutlab.device.rpc.device import describe_remote
 from layoutlab.engine.base import Artifact, from_json
 from layoutlab.errors import DeviceError, LayoutlabError, StageError, UsageError
+from layoutlab.profiled import keep_function_times
 from layoutlab.progress import Progress
 from layoutlab.report.profile_data import Profile, measured_profile, simulated_profile
 from layoutlab.roofline.measure import find_peaks
@@ -82,6 +83,7 @@ class _ProfiledRun:
             assert isinstance(leased, TimesFunctions)  # as all are that measure
             taken = leased.time_functions(runner, self._store.folder / "inputs.npz", self._loaded.spec.measure, log)
             peaks = self._peaks(self._device, leased, log)
+        keep_function_times(self._store, variant.name, artifact.sha256, taken, peaks)
         return measured_profile(variant.name, str(self._event["device"]), artifact, taken, peaks)
 
     def _peaks(self, device: Device, leased: Leased, log: Path) -> Peaks | None:

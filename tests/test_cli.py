@@ -65,7 +65,7 @@ untuned    -                 -                  untuned
 tuning: evolutionary search, cost model xgb
 outputs checked on 5 inputs
 2 rounds of 3 variants and TFLite: at least 0 s
-writes results/x/table.md, table.csv, table.json, coverage.csv, pairs.csv; keeps records in results/runs/x/
+writes results/x/table.md, table.csv, table.json, coverage.csv, pairs.csv, report.html; keeps records in results/runs/x/
 """
     )
 

@@ -88,7 +88,9 @@ def test_an_op_is_measured_alone_and_its_records_put_back(alone):
     times = done.stdout[done.stdout.index("variant    function alone us") :]
     assert same_width(re.sub(r"\d+\.\d\d", "TIME", times)) == same_width(TIMES)
     assert "nhwc, untuned, to see what TVM fuses: import" in done.stderr.splitlines()
-    assert done.stderr.splitlines()[-1] == ("written to results/x.op1: table.md, table.csv, table.json, coverage.csv")
+    assert done.stderr.splitlines()[-1] == (
+        "written to results/x.op1: table.md, table.csv, table.json, coverage.csv, report.html"
+    )
 
 
 def test_the_network_is_built_with_the_ops_records(alone, tmp_path):

@@ -105,7 +105,7 @@ def test_the_profile_of_a_run(copied, capsys):
     assert main(["profile", "x.yaml"]) == 0
     shown = capsys.readouterr()
     assert masked(shown.out) == sorted(TEXT.splitlines())
-    assert shown.err.splitlines()[-1] == "written to results/x: profile.VARIANT.csv, profile.VARIANT.json"
+    assert shown.err.splitlines()[-1] == "written to results/x: profile.VARIANT.csv, profile.VARIANT.json, report.html"
     data = json.loads((copied / "results" / "x" / "profile.nchw4c.json").read_text())
     assert [op["node"] for op in data["operators"]] == [1, 2, 3, 4, 5]
     assert [len(data["raw"][name]) for name in ("times_us", "end_to_end_ms", "instrumented_ms")] == [100, 100, 100]
@@ -118,6 +118,11 @@ def test_the_profile_of_a_run(copied, capsys):
         assert row["of_limit"] == pytest.approx(row["bound_us"] / row["time_ms"] / 1e3)
         assert row["flop"] > 0 or row["binds"] == "memory"
     assert data["bounds_ms"] == pytest.approx(sum(row["bound_us"] for row in data["rows"]) / 1e3)
+    shown_page = (copied / "results" / "x" / "report.html").read_bytes()
+    for heading in (b"Functions by variant", b"Roofline", b"How tuning went", b"nchw4c: the 6 slowest of 6 functions"):
+        assert heading in shown_page
+    assert main(["report", "x.yaml"]) == 0
+    assert (copied / "results" / "x" / "report.html").read_bytes() == shown_page, "it is made of the stored events"
     csv_text = (copied / "results" / "x" / "profile.nchw4c.csv").read_text()
     assert csv_text.splitlines()[0].startswith("variant,nodes,function,calls,time_ms,share,ops,parts,transforms,shape")
 

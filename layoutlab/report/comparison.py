@@ -156,7 +156,7 @@ def compare(store: Store) -> Comparison:
     counted = {event["row"]: event for event in taken if event.get("functions")}
     samples = {} if simulated else _by_row(taken, spec.measure.rounds)
     baseline_events = store.all("baseline")
-    artifacts = _artifacts(spec, store, events)
+    artifacts = built_artifacts(spec, store, events)
     rows = [_row(variant, artifacts.get(variant.name), events) for variant in spec.variants]
     rows.append(Row(name=BASELINE, flags=tool_flags(taken, spec.measure.rounds)))
     paired = not saved_before(taken)
@@ -225,7 +225,7 @@ def _functions(event: dict[str, Any]) -> tuple[Function, ...]:
     return tuple(Function(name=name, share=cost.kcycles / whole, cost=cost) for name, cost in ordered)
 
 
-def _artifacts(spec: Spec, store: Store, events: Sequence[dict[str, Any]]) -> dict[str, Artifact]:
+def built_artifacts(spec: Spec, store: Store, events: Sequence[dict[str, Any]]) -> dict[str, Artifact]:
     """What was built, by variant, in the order of the spec."""
     found = {}
     for variant in spec.variants:

@@ -10,14 +10,17 @@ from pathlib import Path
 from layoutlab.errors import StoreError
 from layoutlab.report.comparison import Comparison
 from layoutlab.report.coverage import coverage_csv
+from layoutlab.report.html.details import Details
 from layoutlab.report.pairs import pairs_csv
 from layoutlab.report.table import csv_table, functions_csv, json_table, markdown_table
 
+REPORT = "report.html"
 
-def write_results(comparison: Comparison, folder: Path) -> None:
+
+def write_results(comparison: Comparison, folder: Path, details: Details | None = None) -> None:
     """Write table.md, table.csv, table.json, coverage.csv and pairs.csv, and functions.csv for simulated runs.
 
-    Each is whole or, on an error (StoreError), as it was.
+    With the `details` of the run it writes report.html as well. Each is whole or, on an error (StoreError), as it was.
     """
     texts = {
         "table.md": markdown_table(comparison),
@@ -29,6 +32,16 @@ def write_results(comparison: Comparison, folder: Path) -> None:
     if comparison.functions:
         texts["functions.csv"] = functions_csv(comparison)
     write_texts(texts, folder)
+    if details is not None:
+        write_page(comparison, details, folder)
+
+
+def write_page(comparison: Comparison, details: Details, folder: Path) -> None:
+    """Write report.html. It is whole or, on an error (StoreError), as it was."""
+    # Plots take half a second to import: not for those who only write other files.
+    from layoutlab.report.html.page import report_html
+
+    write_texts({REPORT: report_html(comparison, details)}, folder)
 
 
 def write_texts(texts: Mapping[str, str], folder: Path) -> None:

@@ -30,8 +30,8 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
             *([f"tuning: {search_text(spec.tuning.model_dump())}"] if any(v.tune for v in spec.variants) else []),
             f"outputs checked on {spec.check.inputs} inputs",
             *_protocol(spec),
-            f"writes {results / spec.name}/table.md, table.csv, table.json, coverage.csv, pairs.csv; keeps records in "
-            f"{results / 'runs' / spec.name}/",
+            f"writes {results / spec.name}/table.md, table.csv, table.json, coverage.csv, pairs.csv, report.html; "
+            f"keeps records in {results / 'runs' / spec.name}/",
             "",
         ]
     )

@@ -201,7 +201,7 @@ def _by_type(profile: Profile) -> str:
     """What each type of operator takes: a function counts for the operator in it that computes most."""
     groups: dict[str, list[ProfileRow]] = defaultdict(list)
     for row in profile.rows:
-        groups[_main_type(row)].append(row)
+        groups[main_type(row)].append(row)
     ordered = sorted(groups.items(), key=lambda item: -sum(row.time_ms for row in item[1]))
     return _table([_type_row(name, rows, profile) for name, rows in ordered])
 
@@ -218,7 +218,8 @@ def _type_row(name: str, rows: Sequence[ProfileRow], profile: Profile) -> dict[s
     }
 
 
-def _main_type(row: ProfileRow) -> str:
+def main_type(row: ProfileRow) -> str:
+    """The type of the operator in a function that computes most, or what the function is for if it computes none."""
     if row.ops:
         return max(row.ops, key=lambda op: op.flop).type
     return f"part of {row.parts[0].type}" if row.parts else _NO_OPS

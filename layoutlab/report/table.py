@@ -64,9 +64,24 @@ def json_table(comparison: Comparison) -> str:
     return json.dumps(data, indent=1, allow_nan=False) + "\n"
 
 
-def _tabulate(comparison: Comparison, form: str) -> str:
+def table_cells(comparison: Comparison) -> list[dict[str, str]]:
+    """The cells of each row by their headings."""
     untuned = any(row.speedup is not None for row in comparison.rows)
-    rows = [_cells(row, comparison.simulated, untuned) for row in comparison.rows]
+    return [_cells(row, comparison.simulated, untuned) for row in comparison.rows]
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """What the reader of the figures has to know."""
+    return _notes(comparison)
+
+
+def how_to_repeat(comparison: Comparison) -> list[str]:
+    """What the figures depend on: hashes, versions, settings and the state of the machine."""
+    return _footer(comparison)
+
+
+def _tabulate(comparison: Comparison, form: str) -> str:
+    rows = table_cells(comparison)
     # Numbers are formatted here; tabulate would read "1e3" or "39/39" its own way.
     if form == "github":
         rows = [{key: cell.replace("|", "\\|") for key, cell in row.items()} for row in rows]

@@ -1,0 +1,1 @@
+"""report.html: one page with everything of a run, to read anywhere."""
