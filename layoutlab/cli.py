@@ -27,6 +27,7 @@ from layoutlab.errors import (
     UsageError,
 )
 from layoutlab.records import commands as records_commands
+from layoutlab.triage import command as triage_command
 
 _RESULTS = Path("results")
 
@@ -169,6 +170,12 @@ def _parser() -> argparse.ArgumentParser:
     importing.add_argument("model", metavar="MODEL", type=Path, help="a .tflite file")
     importing.add_argument("--json", action="store_true", help="print it as JSON")
     importing.set_defaults(command=_import)
+    triage = commands.add_parser(
+        "triage", help="what a log of TVM tells: untuned workloads, slow functions, what to try next"
+    )
+    triage.description = triage_command.DESCRIPTION
+    triage_command.add_arguments(triage)
+    triage.set_defaults(command=triage_command.run)
     records = commands.add_parser("records", help="tuning records as files: show, export, merge, prune")
     records_commands.add_arguments(records, _RESULTS)
     listing = commands.add_parser("devices", help="list what a spec can run on: here, at trackers, at agents")
