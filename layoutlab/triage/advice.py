@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from layoutlab.triage.judge import XGB_PLAN
 from layoutlab.triage.read import Log
-from layoutlab.triage.targets import HOST, is_arm, spec_target
+from layoutlab.triage.targets import HOST, is_arm, spec_target, target_flags
 
 SPEC_NAME = "my_layouts.yaml"
 
@@ -82,11 +82,7 @@ def suggested_spec(log: Log) -> str:
     target = spec_target(log.targets)
     arm = target != HOST and is_arm(target)
     block = 4 if arm else 8
-    note = (
-        ""
-        if target != HOST
-        else "    # this machine; or your device's, e.g. llvm -device=arm_cpu -mtriple=aarch64-linux-gnu ..."
-    )
+    note = "" if target != HOST else f"    # this machine; or your device's, e.g. {_example(log)}"
     threads = next((word.partition("=")[2] for word in target.split() if word.startswith("-num-cores=")), "1")
     return "\n".join(
         [
@@ -103,3 +99,10 @@ def suggested_spec(log: Log) -> str:
             "",
         ]
     )
+
+
+def _example(log: Log) -> str:
+    """The log's own Arm target with a place for its core, which it does not name; else a common one."""
+    triples = (target_flags(target).get("mtriple") for target in log.targets if is_arm(target))
+    triple = next(filter(None, triples), "aarch64-linux-gnu")
+    return f"llvm -device=arm_cpu -mtriple={triple} -mcpu=YOUR_CORE -mattr=+neon"

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from math import prod
 from statistics import median
 
-_NUMBER = r"[\d,]*\d\.?\d*(?:e[+-]?\d+)?"
+# Bounded, so that no line makes matching slow.
+_NUMBER = r"\d[\d,]{0,20}\.?\d{0,20}(?:e[+-]?\d{1,2})?"
 _DEBUG_ROW = re.compile(
     rf"^\s*(?P<name>\S+)\s+(?P<function>\S+)\s+(?P<us>{_NUMBER})\s+(?P<percent>{_NUMBER})\s+"
     r"\((?P<shape>[\d, ]*)\)\s+(?P<inputs>\d+)\s+(?P<outputs>\d+)\b"

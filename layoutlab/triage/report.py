@@ -137,7 +137,8 @@ def _tuning_heading(log: Log) -> str:
     tasks = [task for session in log.tuning.sessions for task in session.tasks]
     trials, seconds = sum(task.tried for task in tasks), sum(task.seconds for task in tasks)
     best = max((task.best_gflops for task in tasks), default=0.0)
-    return f"Tuning: {len(tasks)} tasks, {trials} trials in {seconds:.0f} s, best {best:.2f} GFLOPS"
+    counts = f"{len(tasks)} task{'' if len(tasks) == 1 else 's'}, {trials} trial{'' if trials == 1 else 's'}"
+    return f"Tuning: {counts} in {seconds:.0f} s, best {best:.2f} GFLOPS"
 
 
 def _kinds_table(times: FunctionTimes) -> str:

@@ -27,7 +27,7 @@ def text_of(data: bytes) -> str:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_whole_output(name, capsys):
-    """What is expected stands beside each log; `layoutlab triage tests/triage/logs/NAME.txt` from that folder makes it."""
+    """What is expected stands beside each log; `layoutlab triage NAME.txt` in their folder makes it."""
     assert main(["triage", str(LOGS / f"{name}.txt")]) == 0
     shown = capsys.readouterr()
     assert shown.out.replace(f"{LOGS}/", "") == (LOGS / f"{name}.expected").read_text()
