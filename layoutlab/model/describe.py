@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from layoutlab.errors import ModelError
+from layoutlab.model.references import require_sound
 
 STAGE = "parsing the TFLite flatbuffer"
 DYNAMIC = -1
@@ -74,6 +75,7 @@ def describe(data: bytes) -> ModelDescription:
 def _describe(model: Any) -> ModelDescription:
     if model.SubgraphsLength() == 0:
         raise ValueError("it has no subgraph")
+    require_sound(model)
     graph = model.Subgraphs(0)
     return ModelDescription(
         inputs=tuple(_tensor(graph, graph.Inputs(i)) for i in range(graph.InputsLength())),
@@ -100,11 +102,8 @@ def _shape(tensor: Any) -> tuple[int, ...]:
 
 def _op(model: Any, graph: Any, index: int) -> Op:
     operator = graph.Operators(index)
-    code_index = operator.OpcodeIndex()
-    if code_index >= model.OperatorCodesLength():
-        raise ValueError(f"operator {index} refers to code {code_index} of {model.OperatorCodesLength()}")
     shape = _tensor(graph, operator.Outputs(0)).shape if operator.OutputsLength() else None
-    return Op(index, _op_type(model.OperatorCodes(code_index)), shape)
+    return Op(index, _op_type(model.OperatorCodes(operator.OpcodeIndex())), shape)
 
 
 def _op_type(code: Any) -> str:

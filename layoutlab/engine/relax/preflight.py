@@ -105,6 +105,8 @@ def _input_problems(inputs: Sequence[TensorInfo]) -> list[Problem]:
         if tensor.dtype not in _INPUT_DTYPES:
             reason = f"TVM's importer takes no input of dtype {tensor.dtype}; build the model with a numeric input"
             problems.append(Problem(input=tensor.name, reason=reason))
+        if 0 in tensor.shape:
+            problems.append(Problem(input=tensor.name, reason=f"the shape {list(tensor.shape)} has no elements"))
         if tensor.is_dynamic:
             reason = (
                 f"the shape {list(tensor.shape)} is dynamic, and layouts are chosen for fixed ones; bind a dynamic "
