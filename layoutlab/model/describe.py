@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from layoutlab.errors import ModelError
+from layoutlab.errors import ModelError, printable
 from layoutlab.model.references import require_sound
 
 STAGE = "parsing the TFLite flatbuffer"
@@ -84,12 +84,17 @@ def _describe(model: Any) -> ModelDescription:
     )
 
 
+def shown_name(name: bytes | None) -> str:
+    """A name from the file for people to read: a file may hold any bytes, and some of them steer terminals."""
+    return printable((name or b"").decode(errors="replace"))
+
+
 def _tensor(graph: Any, index: int) -> TensorInfo:
     # The accessors would read past the end, or before the start, of the list of tensors.
     if not 0 <= index < graph.TensorsLength():
         raise ValueError(f"it refers to tensor {index} of {graph.TensorsLength()}")
     tensor = graph.Tensors(index)
-    name = (tensor.Name() or b"").decode(errors="replace")
+    name = shown_name(tensor.Name())
     return TensorInfo(name, _shape(tensor), _dtype(tensor.Type()))
 
 
@@ -114,7 +119,7 @@ def _op_type(code: Any) -> str:
         raise ValueError(f"builtin operator {number} is not in the schema")
     if name != "CUSTOM":
         return name
-    return f"CUSTOM:{(code.CustomCode() or b'').decode(errors='replace')}"
+    return f"CUSTOM:{shown_name(code.CustomCode())}"
 
 
 def _dtype(number: int) -> str:
