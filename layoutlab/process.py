@@ -10,14 +10,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from layoutlab import errors
 from layoutlab.errors import StageError
+from layoutlab.memory import MemoryWatch, machine_limit_bytes
 
 OnEvent = Callable[[dict[str, Any]], None]
+
+# How often a wait for the worker looks at its memory.
+_LOOK_S = 0.5
 
 
 def run_job(
@@ -28,9 +33,10 @@ def run_job(
     on_event: OnEvent = lambda event: None,
     environment: Mapping[str, str] | None = None,
     timeout_s: float | None = None,
+    memory_bytes: int | None = None,
 ) -> Any:
-    """Do `verb` (see `layoutlab.jobs`) in a process of its own and return its result; see `Worker.do`."""
-    with Worker(log, environment) as worker:
+    """Do `verb` (see `layoutlab.jobs`) in a process of its own and return its result; see `Worker` and `Worker.do`."""
+    with Worker(log, environment, memory_bytes) as worker:
         return worker.do(verb, arguments, on_event=on_event, timeout_s=timeout_s)
 
 
@@ -38,10 +44,13 @@ class Worker:
     """A worker process, which does jobs one after the other; what it holds (a session with a device) it keeps.
 
     Everything the jobs print goes to `log`. On any way out of the context, an interrupt included, the worker and the
-    processes it started are gone.
+    processes it started are gone. While a job runs they may have `memory_bytes` in all, and never more than
+    `layoutlab.memory.machine_limit_bytes`.
     """
 
-    def __init__(self, log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, log: Path, environment: Mapping[str, str] | None = None, memory_bytes: int | None = None
+    ) -> None:
         self._log = log
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +64,8 @@ class Worker:
                 # A group of its own: Ctrl-C reaches the parent alone, which then ends the whole group.
                 start_new_session=True,
             )
+        limit = machine_limit_bytes()
+        self._memory = MemoryWatch(self._process.pid, limit if memory_bytes is None else min(memory_bytes, limit))
         threading.Thread(target=self._read, daemon=True).start()
 
     def __enter__(self) -> Worker:
@@ -73,8 +84,8 @@ class Worker:
     ) -> Any:
         """Do `verb` (see `layoutlab.jobs`) and return its result, JSON data.
 
-        Raises the job's own error, or StageError when the process died (naming the signal and the stage) or was
-        silent for `timeout_s`: then it is ended, and with it what it held.
+        Raises the job's own error, or StageError when the process died (naming the signal and the stage), was silent
+        for `timeout_s`, or took too much memory: then it is ended, and with it what it held.
         """
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # a worker that is dead is reported below
@@ -82,12 +93,7 @@ class Worker:
             self._process.stdin.flush()
         stage = "start"
         while True:
-            try:
-                line = self._lines.get(timeout=timeout_s)
-            except queue.Empty:
-                self.end()
-                cause = f"no sign of life for {timeout_s:.0f} s; the process was ended"
-                raise StageError(stage, cause, str(self._log)) from None
+            line = self._next_line(stage, timeout_s)
             if line is None:
                 self._lines.put(None)
                 raise StageError(stage, _cause_of_death(self._process.wait()), str(self._log))
@@ -99,6 +105,25 @@ class Worker:
             if event["event"] == "stage":
                 stage = event["name"]
             on_event(event)
+
+    def _next_line(self, stage: str, timeout_s: float | None) -> bytes | None:
+        """The worker's next line. StageError when it takes too long, or when meanwhile it takes too much memory."""
+        end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            if self._memory.exceeded():
+                self.end()
+                limit = f"{self._memory.limit_bytes / (1 << 30):.1f} GiB"
+                cause = f"it took more than {limit} of memory, its limit here; the process was ended"
+                raise StageError(stage, cause, str(self._log))
+            left_s = end - time.monotonic()
+            try:
+                return self._lines.get(timeout=max(0.0, min(_LOOK_S, left_s)))
+            except queue.Empty:
+                if left_s > 0:
+                    continue
+                self.end()
+                cause = f"no sign of life for {timeout_s:.0f} s; the process was ended"
+                raise StageError(stage, cause, str(self._log)) from None
 
     @property
     def alive(self) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from layoutlab import errors, jobs
-from layoutlab.errors import ModelError, StageError
+from layoutlab.errors import ModelError, StageError, UsageError
+from layoutlab.memory import machine_limit_bytes
 from layoutlab.process import Worker, run_job
 
 
@@ -156,3 +157,47 @@ def test_a_worker_that_is_gone_says_so_each_time(verbs, tmp_path):
             with pytest.raises(StageError) as caught:
                 worker.do("crash", {})
             assert caught.value.cause == "the process was killed by SIGABRT"
+
+
+def test_memory_without_end_is_ended(verbs, tmp_path):
+    """In the worker itself, and in a process that it started."""
+    allocate = "held = [bytearray(b'x') * (32 << 20) for _ in iter(int, 1)]"
+    child = f"subprocess.run([sys.executable, '-c', {allocate!r}])"
+    environment = verbs(
+        "import subprocess, sys\n"
+        f"@verb\ndef itself(report):\n    report('stage', name='tune')\n    {allocate}\n"
+        f"@verb\ndef another(report):\n    report('stage', name='tune')\n    {child}\n"
+    )
+    for verb in ("itself", "another"):
+        with pytest.raises(StageError) as caught:
+            run_job(verb, {}, log=tmp_path / "x.log", environment=environment, memory_bytes=300 << 20, timeout_s=60)
+        assert (caught.value.stage, caught.value.cause) == (
+            "tune",
+            "it took more than 0.3 GiB of memory, its limit here; the process was ended",
+        )
+
+
+def test_memory_that_is_shared_counts_once(verbs, tmp_path):
+    environment = verbs(
+        "import os, time\n@verb\ndef job(report):\n    held = bytearray(b'x') * (150 << 20)\n"
+        "    children = [os.fork() for _ in range(3)]\n    if 0 in children:\n        time.sleep(20)\n"
+        "    time.sleep(2.6)\n    return len(held)\n"
+    )
+    found = run_job("job", {}, log=tmp_path / "x.log", environment=environment, memory_bytes=300 << 20)
+    assert found == 150 << 20
+
+
+def test_the_limit_of_memory_can_be_chosen(monkeypatch):
+    monkeypatch.delenv("LAYOUTLAB_MEMORY_GIB", raising=False)
+    assert 0 < machine_limit_bytes() <= 0.75 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    monkeypatch.setenv("LAYOUTLAB_MEMORY_GIB", "0.5")
+    assert machine_limit_bytes() == 1 << 29
+
+
+@pytest.mark.parametrize("text", ["much", "0", "-1", "nan", "inf", "1e-30"])
+def test_a_limit_of_memory_that_is_none(monkeypatch, text):
+    monkeypatch.setenv("LAYOUTLAB_MEMORY_GIB", text)
+    with pytest.raises(UsageError) as caught:
+        machine_limit_bytes()
+    message = f"LAYOUTLAB_MEMORY_GIB: expected a number of GiB above 0, such as 8 or 0.5, found {text!r}"
+    assert str(caught.value) == message

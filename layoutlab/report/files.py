@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from layoutlab.errors import StoreError
+from layoutlab.links import require_within
 from layoutlab.report.comparison import Comparison
 from layoutlab.report.coverage import coverage_csv
 from layoutlab.report.html.details import Details
@@ -46,6 +47,7 @@ def write_page(comparison: Comparison, details: Details, folder: Path) -> None:
 
 def write_texts(texts: Mapping[str, str], folder: Path) -> None:
     """Write files of these names and texts to the folder. Each is whole or, on an error (StoreError), as it was."""
+    require_within(folder, folder.parent)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in texts.items():
