@@ -135,7 +135,7 @@ def test_results_that_cannot_be_written_are_an_error_and_stay(finished, mounts, 
 def test_a_disk_that_gets_full_at_any_point(tmp_path, mounts):
     """A whole run on file systems of many sizes; whatever was full, the same command with more room ends the run."""
     ended = []
-    for number, size_kib in enumerate(range(40, 400, 36)):
+    for number, size_kib in enumerate(range(40, 1000, 105)):
         folder = write(tmp_path / str(number), [TUNED, UNTUNED])
         (folder / "results").mkdir()
         run = f"{shlex.join(LAYOUTLAB)} run x.yaml"
