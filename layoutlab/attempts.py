@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 from layoutlab.progress import Progress
 from layoutlab.store import Store
+
+
+def begin_again(store: Store) -> None:
+    """Rounds that were taken before count no more."""
+    store.append("again")
+
+
+def series_of(store: Store) -> dict[str, int]:
+    """What tells rounds from those before the last `begin_again`, for the key of a protocol; empty before the first."""
+    begun = len(store.all("again"))
+    return {"again": begun} if begun else {}
 
 
 def measure_round(
@@ -23,7 +35,8 @@ def measure_round(
         if before and not before[-1].get("disturbed"):
             return
         progress.show(f"{heading}, attempt {attempt + 1}" if attempt else heading)
+        begun = time.monotonic()
         taken = take()
         if taken is None:
             return
-        before = [store.append("samples", **key, **taken)]
+        before = [store.append("samples", **key, **taken, took_s=round(time.monotonic() - begun, 2))]
