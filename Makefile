@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 
 .DEFAULT_GOAL := help
-.PHONY: help experiment plan test test-slow check schema validate-kryo bench-tuning clean
+.PHONY: help experiment plan test test-slow check schema validate-kryo bench-tuning soak pythons clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -44,8 +44,18 @@ validate-kryo: $(VENV)/.installed ## Compare the simulated Kryo core with publis
 bench-tuning: $(VENV)/.installed ## Compare the tuner with stock MetaSchedule (a quarter of an hour); options in ARGS, see ARGS=--help
 	@$(BIN)/python -m benchmarks.tuning $(ARGS)
 
+soak: $(VENV)/.installed ## Run experiments for half an hour and look for what stays behind; options in ARGS, see ARGS=--help
+	@$(BIN)/python -m benchmarks.soak $(ARGS)
+
+pythons: ## Install and test with Python 3.10 to 3.13, as far as they are there (about 1 GB each); ARGS="3.10 3.13" for some
+	@for python in $(PYTHONS); do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then \
+	    exec $$python benchmarks/pythons.py $(ARGS); \
+	  fi; \
+	done; echo "no Python 3.10 or later found (tried: $(PYTHONS))" >&2; exit 1
+
 clean: ## Remove the environment and caches; results and records stay
-	@rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .pythons build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -18,10 +18,13 @@ from layoutlab.discuss import command as discuss_command
 from layoutlab.errors import EXIT_INTERRUPTED, LayoutlabError, SpecError
 from layoutlab.records import commands as records_commands
 from layoutlab.triage import command as triage_command
+from layoutlab.utf8 import use_utf8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code (see `layoutlab.errors`)."""
+    if arguments is None:
+        use_utf8()
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -12,12 +12,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from layoutlab import errors
 from layoutlab.errors import StageError
 from layoutlab.memory import MemoryWatch, machine_limit_bytes
+from layoutlab.scratch import Scratch
 
 OnEvent = Callable[[dict[str, Any]], None]
 
@@ -40,6 +42,14 @@ def run_job(
         return worker.do(verb, arguments, on_event=on_event, timeout_s=timeout_s)
 
 
+@dataclass(frozen=True)
+class _Wait:
+    """For how many seconds a worker may be silent, None for ever, and the cause of its end when it is silent longer."""
+
+    seconds: float | None
+    cause: str
+
+
 class Worker:
     """A worker process, which does jobs one after the other; what it holds (a session with a device) it keeps.
 
@@ -54,13 +64,14 @@ class Worker:
         self._log = log
         self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         log.parent.mkdir(parents=True, exist_ok=True)
+        self._scratch = Scratch()
         with open(log, "ab") as log_file:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "layoutlab.worker"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log_file,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, **self._scratch.environment(), **(environment or {})},
                 # A group of its own: Ctrl-C reaches the parent alone, which then ends the whole group.
                 start_new_session=True,
             )
@@ -85,15 +96,17 @@ class Worker:
         """Do `verb` (see `layoutlab.jobs`) and return its result, JSON data.
 
         Raises the job's own error, or StageError when the process died (naming the signal and the stage), was silent
-        for `timeout_s`, or took too much memory: then it is ended, and with it what it held.
+        for `timeout_s`, or for longer than it said itself that something may take, or took too much memory: then it is
+        ended, and with it what it held.
         """
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # a worker that is dead is reported below
             self._process.stdin.write(json.dumps({"verb": verb, **arguments}).encode() + b"\n")
             self._process.stdin.flush()
         stage = "start"
+        usual = wait = _Wait(timeout_s, f"no sign of life for {timeout_s or 0:.0f} s")
         while True:
-            line = self._next_line(stage, timeout_s)
+            line = self._next_line(stage, wait)
             if line is None:
                 self._lines.put(None)
                 raise StageError(stage, _cause_of_death(self._process.wait()), str(self._log))
@@ -102,13 +115,19 @@ class Worker:
                 return event["value"]
             if event["event"] == "error":
                 raise _rebuild(event, self._log)
+            if event["event"] == "limit":
+                wait = usual if event["seconds"] is None else _Wait(event["seconds"], event["cause"])
+                continue
             if event["event"] == "stage":
                 stage = event["name"]
             on_event(event)
 
-    def _next_line(self, stage: str, timeout_s: float | None) -> bytes | None:
-        """The worker's next line. StageError when it takes too long, or when meanwhile it takes too much memory."""
-        end = float("inf") if timeout_s is None else time.monotonic() + timeout_s
+    def _next_line(self, stage: str, wait: _Wait) -> bytes | None:
+        """The worker's next line, None when there are no more.
+
+        StageError when it takes too long, or when meanwhile it takes too much memory.
+        """
+        end = float("inf") if wait.seconds is None else time.monotonic() + wait.seconds
         while True:
             if self._memory.exceeded():
                 self.end()
@@ -119,11 +138,12 @@ class Worker:
             try:
                 return self._lines.get(timeout=max(0.0, min(_LOOK_S, left_s)))
             except queue.Empty:
+                if not self.alive:
+                    return None  # what it started may hold its output open
                 if left_s > 0:
                     continue
                 self.end()
-                cause = f"no sign of life for {timeout_s:.0f} s; the process was ended"
-                raise StageError(stage, cause, str(self._log)) from None
+                raise StageError(stage, f"{wait.cause}; the process was ended", str(self._log)) from None
 
     @property
     def alive(self) -> bool:
@@ -148,6 +168,7 @@ class Worker:
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
+        self._scratch.remove()
 
 
 def _rebuild(event: dict[str, str], log: Path) -> errors.LayoutlabError:

@@ -6,15 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from layoutlab import errors, jobs
+from layoutlab import errors, jobs, scratch
 from layoutlab.errors import ModelError, StageError, UsageError
 from layoutlab.memory import machine_limit_bytes
 from layoutlab.process import Worker, run_job
+from layoutlab.scratch import orphaned_semaphores
 
 
 @pytest.fixture
@@ -80,6 +82,55 @@ def test_silence_is_ended(verbs, tmp_path):
     error = failure(verbs, tmp_path, "time.sleep(60)", timeout_s=2)
     assert error.cause == "no sign of life for 2 s; the process was ended"
     assert time.monotonic() - started < 20
+
+
+def test_a_dead_worker_is_noticed_when_a_child_of_its_holds_its_output(verbs, tmp_path):
+    error = failure(verbs, tmp_path, "os.fork() or (os.setsid(), time.sleep(20), os._exit(0)); os._exit(3)")
+    assert error.cause == "the process ended with code 3 and no result"
+
+
+def test_a_worker_says_itself_how_long_something_may_take(verbs, tmp_path):
+    limit = "report('limit', seconds={}, cause='it was not done within 1 s')"
+    environment = verbs(
+        "import time\n@verb\ndef job(report, within_s, after_s):\n"
+        f"    {limit.format(1)}\n    time.sleep(within_s)\n    {limit.format(None)}\n    time.sleep(after_s)\n"
+    )
+    run_job("job", {"within_s": 0, "after_s": 1.5}, log=tmp_path / "x.log", environment=environment)
+    with pytest.raises(StageError, match=r"^start: it was not done within 1 s; the process was ended \(log: "):
+        run_job("job", {"within_s": 60, "after_s": 0}, log=tmp_path / "x.log", environment=environment)
+
+
+def test_a_workers_temporary_files_and_semaphores_go_with_it(verbs, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    environment = verbs(
+        "import multiprocessing, os, tempfile\n@verb\ndef job(report):\n"
+        "    semaphore = multiprocessing.get_context('spawn').Lock()\n"
+        "    tempfile.mkdtemp()\n    return [tempfile.gettempdir(), semaphore._semlock.name]\n"
+    )
+    with Worker(tmp_path / "x.log", environment) as worker:
+        folder, semaphore = worker.do("job", {})
+        assert Path(folder).parent == tmp_path and len(list(Path(folder).iterdir())) == 1
+        assert semaphore.startswith(f"/{Path(folder).name}-")
+    assert not Path(folder).exists()
+    assert orphaned_semaphores(tmp_path) == 0
+
+
+def test_what_a_killed_parent_left_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "_NEW_S", 0.0)
+    code = (
+        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+        "from layoutlab.scratch import Scratch; print(Scratch().folder, flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        left = Path(other.stdout.readline().decode().strip())
+        scratch.remove_abandoned()
+        assert left.exists()
+        other.kill()
+    scratch.remove_abandoned()
+    assert not left.exists()
 
 
 def test_an_error_of_ours_arrives_as_what_it_was(verbs, tmp_path):
