@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from layoutlab.errors import StoreError
+from layoutlab.links import require_within
 
 FORMAT = 1
 
@@ -58,6 +59,7 @@ class Store:
         self._file = self._lock = -1
 
     def __enter__(self) -> Store:
+        require_within(self.folder, _results(self.folder))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._take_lock()
@@ -139,6 +141,11 @@ class Store:
             for event in self.events
             if event["kind"] == kind and all(event.get(name) == value for name, value in fields.items())
         ]
+
+
+def _results(folder: Path) -> Path:
+    """The folder of all results, of a run's in it: `results/runs/<spec>`."""
+    return folder.parent.parent if folder.parent.name == "runs" else folder.parent
 
 
 def _cut_torn_line(path: Path) -> None:

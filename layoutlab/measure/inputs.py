@@ -43,17 +43,18 @@ def make_inputs(
 def _require_possible(tensors: Sequence[dict[str, Any]], sets: int) -> None:
     size = 0
     for tensor in tensors:
-        shown = f"input {tensor['name']} {list(tensor['shape'])} {tensor['dtype']}"
         if tensor["dtype"] not in _DTYPES:
-            raise ModelError(f"{shown}: no values of this type can be made; convert the model with numeric inputs")
+            raise _impossible(tensor, "no values of this type can be made; convert the model with numeric inputs")
         if any(extent < 1 for extent in tensor["shape"]):
-            raise ModelError(f"{shown}: every dimension should be at least 1")
+            raise _impossible(tensor, "every dimension should be at least 1")
         size += sets * math.prod(tensor["shape"]) * np.dtype(tensor["dtype"]).itemsize
         if size > _MOST_BYTES:
-            raise ModelError(
-                f"{shown}: {sets} sets of inputs take at least {size / (1 << 30):.1f} GiB, and 1 GiB is the most; "
-                "check.inputs in the spec says how many sets"
-            )
+            wanted = f"{sets} sets of inputs take at least {size / (1 << 30):.4g} GiB, and 1 GiB is the most"
+            raise _impossible(tensor, f"{wanted}; check.inputs in the spec says how many sets")
+
+
+def _impossible(tensor: dict[str, Any], why: str) -> ModelError:
+    return ModelError(f"input {tensor['name']} {list(tensor['shape'])} {tensor['dtype']}: {why}")
 
 
 def _one_input(tensor: dict[str, Any], value_range: tuple[float, float], seed: int) -> np.ndarray:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from layoutlab.links import require_within
 from layoutlab.report.comparison import Comparison
 from layoutlab.report.coverage import coverage_csv
 from layoutlab.report.html.details import Details
@@ -57,6 +58,7 @@ def write_texts(texts: Mapping[str, str], folder: Path) -> None:
 
     A reader or a crash never meets half of a file: each is replaced in one step, once all of them are on the disk.
     """
+    require_within(folder, folder.parent)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
