@@ -69,8 +69,11 @@ static void *layoutlab_allocate(int device_type, int device, unsigned long long 
 }
 
 static int layoutlab_free(int device_type, int device, void *memory) {
-    for (int i = 0; i < BLOCKS; i++)
-        if (blocks[i].memory == memory) blocks[i].used = 0;
+    for (int i = 0; i < BLOCKS && blocks[i].memory; i++) {
+        if (blocks[i].memory != memory) continue;
+        blocks[i].used = 0;
+        return 0;
+    }
     return 0;
 }
 
