@@ -79,7 +79,7 @@ def check_itself(loaded: LoadedSpec, results: Path, progress: Progress, allowed:
     """
     require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
-    with Store(results / "runs" / loaded.spec.name) as store:
+    with Store(results / "runs" / loaded.spec.name, progress.record) as store:
         run = begin(loaded, model, store, progress, tuple(allowed), kind="aa")
         if run.choice.device.simulated:
             raise DeviceError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +24,8 @@ def measure_round(
         if before and not before[-1].get("disturbed"):
             return
         progress.show(f"{heading}, attempt {attempt + 1}" if attempt else heading)
+        begun = time.monotonic()
         taken = take()
         if taken is None:
             return
-        before = [store.append("samples", **key, **taken)]
+        before = [store.append("samples", **key, **taken, took_s=round(time.monotonic() - begun, 2))]

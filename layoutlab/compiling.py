@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from layoutlab.progress import TuningLine, duration
 from layoutlab.records.identity import Identity, record_versions
 from layoutlab.records.start import find_records, repair_and_say
 from layoutlab.spec.models import VariantSpec
-from layoutlab.spent import additional_trials, tuned_since
+from layoutlab.spent import additional_trials, count_records, tuned_since
 from layoutlab.tuning_progress import keep_progress
 from layoutlab.variants import compile_job, users_hook, worker_environment
 
@@ -59,8 +60,17 @@ def compile_variant(run: Run, variant: VariantSpec, heading: str) -> Artifact:
         if Path(artifact.path).is_file() and file_sha256(Path(artifact.path)) == artifact.sha256:
             return artifact
     job = variant_job(run, variant, records)
+    begun, known = time.monotonic(), count_records(records.folder)
     artifact = from_json(Artifact, do_job(run, variant, heading, "compile_variant", job=to_json(job)))
-    run.store.append("built", variant=variant.name, key=key, budget=budget, artifact=to_json(artifact))
+    run.store.append(
+        "built",
+        variant=variant.name,
+        key=key,
+        budget=budget,
+        artifact=to_json(artifact),
+        new_trials=max(0, count_records(records.folder) - known),
+        took_s=round(time.monotonic() - begun, 2),
+    )
     stopped = f" (stopped by {artifact.tuning_ended})" if artifact.tuning_ended in STOPPED_EARLY else ""
     tuned = f"tuned in {duration(artifact.tune_s)}{stopped}, " if variant.tune else ""
     run.progress.say(f"{heading}: {tuned}built in {duration(artifact.build_s)}")

@@ -63,7 +63,7 @@ def run_experiment(
     require_allowed(loaded, allowed)
     require_allowed_tool(loaded, allowed)
     model = resolve_model(loaded, progress)
-    with Store(results / "runs" / loaded.spec.name) as store:
+    with Store(results / "runs" / loaded.spec.name, progress.record) as store:
         run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh, inputs=inputs)
         tool = open_tool_baseline(run)
         reference = _run_baseline(run)

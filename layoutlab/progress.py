@@ -1,10 +1,11 @@
-"""Progress on standard error: one changing line on a terminal, plain lines elsewhere."""
+"""Progress on standard error: one changing line on a terminal, plain lines elsewhere; and as events, for programs."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.live import Live
@@ -43,6 +44,44 @@ class Progress:
         elif time.monotonic() - self._last_plain >= _PLAIN_EVERY_S:
             self._console.print(Text(text))
             self._last_plain = time.monotonic()
+
+    def record(self, event: dict[str, Any]) -> None:
+        """Something that the run's record now holds."""
+        self.tell("recorded", **event)
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """An event for programs; here none listens."""
+
+
+def progress_of(json_events: bool) -> Progress:
+    """On standard error, and as events on standard output where they are asked for."""
+    return JsonProgress(sys.stdout) if json_events else Progress()
+
+
+class JsonProgress(Progress):
+    """The same, and each line and each event of the run's record as a line of JSON on `out` as well.
+
+    `{"event": "said" | "doing", "text": ...}` are lines that stay and that change, `{"event": "recorded", "kind": ...}`
+    what events.jsonl now holds.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        super().__init__()
+        self._out = out
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        super().say(text)
+        self.tell("said", text=text)
+
+    def show(self, text: str) -> None:
+        """What is going on right now."""
+        super().show(text)
+        self.tell("doing", text=text)
+
+    def tell(self, event: str, **fields: Any) -> None:
+        """One event, at once."""
+        print(json.dumps({"event": event, **fields}, separators=(",", ":")), file=self._out, flush=True)
 
 
 class TuningLine:

@@ -16,7 +16,7 @@ from layoutlab.store import Store
 
 def begin_tuning(store: Store, variant: str, key: str, folder: Path, additional: bool) -> None:
     """Note how many records there are before `layoutlab tune` makes more."""
-    store.append("tune_begins", variant=variant, key=key, additional=additional, records=_records(folder))
+    store.append("tune_begins", variant=variant, key=key, additional=additional, records=count_records(folder))
 
 
 def end_tuning(store: Store, variant: str, key: str, additional: bool, result: TuneResult) -> None:
@@ -49,12 +49,12 @@ def _end_interrupted(store: Store, key: str, folder: Path) -> None:
     events = [event for event in store.events if event["kind"] in ("tune_begins", "tuned") and event["key"] == key]
     if events and events[-1]["kind"] == "tune_begins":
         begun = events[-1]
-        trials = max(0, _records(folder) - begun["records"])
+        trials = max(0, count_records(folder) - begun["records"])
         fields = {"variant": begun["variant"], "key": key, "additional": begun["additional"]}
         store.append("tuned", **fields, trials=trials, ended="interrupted", tasks=None)
 
 
-def _records(folder: Path) -> int:
-    """Whole lines of the records in `folder`."""
+def count_records(folder: Path) -> int:
+    """Trials in the records of `folder`: whole lines."""
     path = folder / "records.jsonl"
     return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -22,11 +23,12 @@ FORMAT = 1
 class Store:
     """The events of one spec's runs, and the folder of everything they refer to. Use as a context manager.
 
-    While it is open no other process can open it: StoreError says who has it.
+    While it is open no other process can open it: StoreError says who has it. `on_event` is told each new event.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, on_event: Callable[[dict[str, Any]], None] = lambda event: None) -> None:
         self.folder = folder
+        self._on_event = on_event
         self.events: list[dict[str, Any]] = []
         self._file = self._lock = -1
 
@@ -35,7 +37,8 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._take_lock()
             path = self.folder / "events.jsonl"
-            self.events = _read(path)
+            _cut_torn_line(path)
+            self.events = read_events(path)
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         except OSError as error:
             raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
@@ -70,6 +73,7 @@ class Store:
         except OSError as error:
             raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
         self.events.append(event)
+        self._on_event(event)
         return event
 
     def find(self, kind: str, **fields: Any) -> dict[str, Any] | None:
@@ -95,16 +99,26 @@ class Store:
         ]
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
-    """The events of a file; a torn last line is cut off, anything else unreadable is an error."""
+def _cut_torn_line(path: Path) -> None:
+    """What a kill left of a line goes away."""
     if not path.exists():
-        return []
+        return
     data = path.read_bytes()
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         os.truncate(path, whole)
+
+
+def read_events(path: Path) -> list[dict[str, Any]]:
+    """The events of a file, which another process may be writing; none where there is no file.
+
+    A last line without its end is not there yet. Raises StoreError for anything else that cannot be read.
+    """
+    if not path.exists():
+        return []
+    data = path.read_bytes()
     events = []
-    for number, line in enumerate(data[:whole].splitlines(), 1):
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
             events.append(json.loads(line))
         except ValueError:

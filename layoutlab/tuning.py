@@ -39,7 +39,7 @@ def tune_spec(
         raise UsageError(f"{loaded.path}: nothing to tune, {names} has tune: false")
     require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
-    with Store(results / "runs" / loaded.spec.name) as store:
+    with Store(results / "runs" / loaded.spec.name, progress.record) as store:
         run = begin(loaded, model, store, progress, tuple(allowed), "tune", fresh=fresh)
         for variant in variants:
             try:

@@ -65,6 +65,7 @@ untuned    -                 -                  untuned
 tuning: evolutionary search, cost model xgb
 outputs checked on 5 inputs
 2 rounds of 3 variants and TFLite: at least 0 s
+no estimate of its time: no past run on such a device under results/runs
 writes results/x/table.md, table.csv, table.json, coverage.csv, pairs.csv, report.html; keeps records in results/runs/x/
 """
     )
@@ -90,7 +91,7 @@ def test_plan_for_a_kryo_says_whether_it_measures_or_counts(folder, device, prot
     )
     done = layoutlab("plan", "x.yaml", cwd=folder)
     assert done.stdout.splitlines()[1] == f"target {kryo}, device {device}, 1 thread"
-    assert f"outputs checked on 5 inputs\n{protocol}writes results/x/" in done.stdout
+    assert f"outputs checked on 5 inputs\n{protocol}no estimate of its time: no past run" in done.stdout
 
 
 def test_a_mistake_in_the_spec_is_shown_where_it_is(folder):

@@ -145,6 +145,51 @@ def test_a_baseline_that_moved_is_said(compare, tmp_path):
     )
 
 
+def another_model(ratio: float) -> Callable[[dict], None]:
+    def change(data: dict) -> None:
+        data.update(name="small")
+        data["run"].update(model="small.tflite", model_sha256="b" * 64)
+        data["rows"] = [row for row in data["rows"] if row["name"] != "nhwc_untuned"]
+        data["rows"][0]["ratio"]["value"] = ratio
+
+    return change
+
+
+def test_across_models_variants_have_a_geometric_mean(compare, tmp_path):
+    nhwc = json.loads((HOST / "table.json").read_text())["rows"][0]["ratio"]["value"]
+    small = changed(tmp_path / "small", another_model(ratio=4 * nhwc))
+    code, text, _ = compare("--models", HOST, small, "--csv")
+    assert code == 0
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [(row["variant"], row["model"]) for row in rows[:3]] == [
+        ("nhwc", "mobilenetv3_layouts_host"),
+        ("nhwc", "small"),
+        ("nchw", "mobilenetv3_layouts_host"),
+    ]
+    assert float(rows[0]["geometric_mean"]) == float(rows[1]["geometric_mean"]) == pytest.approx(2 * nhwc)
+    untuned = [row for row in rows if row["variant"] == "nhwc_untuned"]
+    assert [(row["ratio_to_tflite"] != "", row["geometric_mean"]) for row in untuned] == [(True, ""), (False, "")]
+    table = compare("--models", HOST, small)[1].splitlines()
+    assert table[0].split("  ")[-1].strip() == "geometric mean" and table[2].endswith(f"{2 * nhwc:.2f}")
+    assert table[-1] == "no mean of nhwc_untuned, for not every model has a ratio of it"
+
+
+def test_only_results_of_different_models_have_a_mean(compare, tmp_path):
+    same = changed(tmp_path / "same", renamed("same"))
+    assert compare("--models", HOST, same)[2] == (
+        f"error: {HOST / 'table.json'} and {same / 'table.json'} are of the same model: with --models each is of another\n"
+    )
+
+    def change(data: dict) -> None:
+        another_model(1.0)(data)
+        data["run"].update(threads=2)
+
+    threads = changed(tmp_path / "threads", change)
+    assert compare("--models", HOST, threads)[2].splitlines()[1:] == [
+        "  threads differs: mobilenetv3_layouts_host has 1; small has 2"
+    ]
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [

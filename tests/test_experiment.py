@@ -6,6 +6,7 @@ import csv
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -63,6 +64,17 @@ def make_quick(results: Path, timeout_s: float) -> subprocess.CompletedProcess[s
     )
 
 
+def of_quick(results: Path, verb: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """A command about the quick spec."""
+    return subprocess.run(
+        [sys.executable, "-m", "layoutlab", verb, "quick.yaml", "--results", str(results), *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
 def test_the_quick_spec_through_make(tmp_path):
     """The first command of the README, as a user types it."""
     done = make_quick(tmp_path, timeout_s=600)
@@ -92,13 +104,26 @@ def test_the_quick_spec_through_make(tmp_path):
     assert [event["kind"] for event in stored].count("built") == 3
     assert [event["kind"] for event in stored].count("samples") == 3 * 4
 
-    winners = subprocess.run(
-        [sys.executable, "-m", "layoutlab", "winners", "quick.yaml", "--results", str(tmp_path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
+    written = {path.name: path.read_bytes() for path in (tmp_path / "quick").iterdir()}
+    assert set(written) == {"table.md", "table.csv", "table.json", "coverage.csv", "pairs.csv", "report.html"}
+    shutil.rmtree(tmp_path / "quick")
+    report = of_quick(tmp_path, "report")
+    assert report.stdout == done.stdout
+    assert {path.name: path.read_bytes() for path in (tmp_path / "quick").iterdir()} == written
+
+    told = [json.loads(line) for line in of_quick(tmp_path, "run", "--json").stdout.splitlines()]
+    assert next(event["kind"] for event in told if event["event"] == "recorded") == "run"
+    assert told[-1] == {"event": "finished", "exit_code": 0, "table": table}
+
+    planned = of_quick(tmp_path, "plan").stdout.splitlines()
+    (estimate,) = (line for line in planned if line.startswith("from nothing about "))
+    assert re.fullmatch(
+        r"from nothing about [^,]+, by 1 past run on such a device: tuning 3 x 32 trials \d+ s, building 3 \d+ s, "
+        r"12 rounds of one row \d+ s",
+        estimate,
     )
+
+    winners = of_quick(tmp_path, "winners")
     assert winners.returncode == 0, winners.stderr
     lines = winners.stdout.splitlines()
     assert lines[2].split() == ["conv", "kernel", "channels", "nhwc", "nchw", "nchw8c", "winner"]

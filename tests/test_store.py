@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from layoutlab.errors import StoreError
-from layoutlab.store import Store
+from layoutlab.store import Store, read_events
 
 
 def fill(folder, *kinds: str) -> None:
@@ -92,3 +92,21 @@ def test_a_check_after_the_last_run_is_no_part_of_it(tmp_path):
         for kind in ("run", "finished", "aa", "uses"):
             store.append(kind)
         assert [event["kind"] for event in store.last_run()] == ["run", "finished"]
+
+
+def test_a_file_that_is_being_written_is_read_as_far_as_it_is_whole_and_left_as_it_is(tmp_path):
+    fill(tmp_path, "one")
+    path = tmp_path / "events.jsonl"
+    path.write_text(path.read_text() + '{"kind": "tw')
+    before = path.read_bytes()
+    assert [event["kind"] for event in read_events(path)] == ["format", "one"]
+    assert path.read_bytes() == before
+    assert read_events(tmp_path / "absent.jsonl") == []
+
+
+def test_a_listener_is_told_each_new_event(tmp_path):
+    told: list[dict] = []
+    fill(tmp_path, "one")
+    with Store(tmp_path, told.append) as store:
+        store.append("two", number=2)
+    assert told == [{"kind": "two", "number": 2}]

@@ -14,9 +14,12 @@ _NOT_PROTOCOL = ("seed", "retries")
 _CORE = "core: "
 
 
-def require_comparable(results: Sequence[Result], over_time: bool = False) -> None:
-    """Raises UsageError with everything that differs and must not; `over_time` target and protocol may."""
-    facts = {**_PLACE, **({} if over_time else _SAME_RUN)}
+def require_comparable(results: Sequence[Result], over_time: bool = False, models: bool = False) -> None:
+    """Raises UsageError with everything that differs and must not.
+
+    `over_time` target and protocol may differ, and with `models` the model, whose name makes the results' labels.
+    """
+    facts = {**({} if models else _MODEL), **_PLACE, **({} if over_time else _SAME_RUN)}
     problems = [line for name, fact in facts.items() if (line := _difference(name, fact, results))]
     if len({result.simulated for result in results}) == 1:
         problems += _versions(True, results)
@@ -73,8 +76,10 @@ def _tuning(result: Result) -> str:
     return _named({name: tuning.get(name) for name in ("trials", "search", "cost_model", "pack_weights")})
 
 
-_PLACE: dict[str, Callable[[Result], str]] = {
+_MODEL: dict[str, Callable[[Result], str]] = {
     "model": lambda result: f"{result.run['model']} (sha256 {result.run['model_sha256'][:12]})",
+}
+_PLACE: dict[str, Callable[[Result], str]] = {
     "batch": lambda result: str(result.run.get("batch")),
     "device": lambda result: f"{result.run['device']}{' (simulated)' if result.simulated else ''}",
     "threads": lambda result: str(result.run["threads"]),

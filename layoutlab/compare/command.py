@@ -19,6 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser, results: Path) -> None:
     parser.add_argument(
         "--results", type=Path, default=results, metavar="DIR", help="folder of results (default: %(default)s)"
     )
+    parser.add_argument(
+        "--models",
+        action="store_true",
+        help="each result is of another model: ratios to TFLite by model, and the geometric mean of each variant",
+    )
     forms = parser.add_mutually_exclusive_group()
     for form, name in (("md", "Markdown"), ("csv", "CSV"), ("json", "JSON")):
         forms.add_argument(f"--{form}", dest="form", action="store_const", const=form, help=f"print it as {name}")
@@ -29,8 +34,10 @@ def run(options: argparse.Namespace) -> int:
     """Print the comparison; returns the exit code."""
     from layoutlab.compare.across import compare_results
     from layoutlab.compare.forms import comparison_text
+    from layoutlab.compare.models import models_table
     from layoutlab.compare.results import read_results
 
-    found = compare_results(read_results(options.result, options.results))
+    results = read_results(options.result, options.results)
+    found = models_table(results) if options.models else compare_results(results)
     print(comparison_text(found, options.form), end="")
     return EXIT_OK

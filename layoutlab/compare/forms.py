@@ -12,6 +12,7 @@ from typing import Any
 from tabulate import tabulate
 
 from layoutlab.compare.across import Change, SpecsTable, TimeTable
+from layoutlab.compare.models import ModelsRow, ModelsTable
 from layoutlab.compare.results import ResultRow
 from layoutlab.measure.stats import Ratio
 from layoutlab.report.pairs import pairs_table, ratio_text
@@ -19,7 +20,7 @@ from layoutlab.report.pairs import pairs_table, ratio_text
 _NONE = "-"
 
 
-def comparison_text(found: SpecsTable | TimeTable, form: str) -> str:
+def comparison_text(found: SpecsTable | TimeTable | ModelsTable, form: str) -> str:
     """In the form `text`, `md`, `csv` or `json`."""
     if form == "json":
         return json.dumps(_data(found), indent=1, allow_nan=False) + "\n"
@@ -33,9 +34,11 @@ def comparison_text(found: SpecsTable | TimeTable, form: str) -> str:
     return _page(found, "github" if form == "md" else "simple")
 
 
-def _page(found: SpecsTable | TimeTable, form: str) -> str:
+def _page(found: SpecsTable | TimeTable | ModelsTable, form: str) -> str:
     bullet = "- " if form == "github" else ""
-    if isinstance(found, SpecsTable):
+    if isinstance(found, ModelsTable):
+        parts = [_table([_models_cells(found, variant) for variant in found.variants], form)]
+    elif isinstance(found, SpecsTable):
         parts = [_table([_specs_cells(label, row, found.simulated) for label, row in found.rows], form)]
         pairs = pairs_table(found.pairs, form)
         parts += [pairs] if pairs else []
@@ -66,6 +69,15 @@ def _specs_cells(label: str, row: ResultRow, simulated: bool) -> dict[str, str]:
     }
 
 
+def _models_cells(found: ModelsTable, variant: ModelsRow) -> dict[str, str]:
+    """Each model's ratio to TFLite with its interval; `!` marks one that is unstable."""
+    cells = {"variant": variant.variant}
+    for model, row in zip(found.models, variant.rows, strict=True):
+        ratio = row.to_tflite if row else None
+        cells[f"{model}, x TFLite"] = ratio_text(ratio) + (" !" if ratio and ratio.verdict == "unstable" else "")
+    return cells | {"geometric mean": f"{variant.mean:.2f}" if variant.mean is not None else _NONE}
+
+
 def _verdict(row: ResultRow) -> str:
     if row.failure:
         return f"failed: {row.data['failure']['stage']}"
@@ -94,7 +106,20 @@ def _change_cells(change: Change) -> dict[str, str]:
     }
 
 
-def _records(found: SpecsTable | TimeTable) -> list[dict[str, Any]]:
+def _records(found: SpecsTable | TimeTable | ModelsTable) -> list[dict[str, Any]]:
+    if isinstance(found, ModelsTable):
+        return [
+            {
+                "variant": variant.variant,
+                "model": model,
+                "ms": row and row.ms,
+                **_ratio("ratio_to_tflite", row.to_tflite if row else None),
+                "verdict": _verdict(row) if row else None,
+                "geometric_mean": variant.mean,
+            }
+            for variant in found.variants
+            for model, row in zip(found.models, variant.rows, strict=True)
+        ]
     if isinstance(found, TimeTable):
         return [
             {
@@ -126,8 +151,10 @@ def _ratio(name: str, ratio: Ratio | None) -> dict[str, float | None]:
     return {name: ratio.value, f"{name}_low": ratio.low, f"{name}_high": ratio.high}
 
 
-def _data(found: SpecsTable | TimeTable) -> dict[str, Any]:
+def _data(found: SpecsTable | TimeTable | ModelsTable) -> dict[str, Any]:
     data: dict[str, Any] = {"format": 1, "rows": _records(found), "notes": list(found.notes)}
     if isinstance(found, SpecsTable):
         return {**data, "pairs": [asdict(pair) for pair in found.pairs]}
+    if isinstance(found, ModelsTable):
+        return data
     return {**data, "spec": found.spec, "then": str(found.then.path), "now": str(found.now.path)}

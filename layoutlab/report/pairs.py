@@ -58,17 +58,22 @@ def ratio_text(found: Ratio | None) -> str:
 
 def pairs_table(pairs: Sequence[Pair], form: str) -> str:
     """A table in one of tabulate's forms; empty when there are no pairs, or too many to look at."""
-    if not 0 < len(pairs) <= _SHOWN:
+    cells = pairs_cells(pairs)
+    if not cells:
         return ""
-    rows = [(pair.variant, ratio_text(pair.ratio), pair.other, pair.ratio.verdict) for pair in pairs]
-    interval = "" if pairs[0].ratio.low is None else " [95 %]"
-    return tabulate(
-        rows,
-        headers=("variant", f"takes x{interval}", "of", "verdict"),
-        tablefmt=form,
-        disable_numparse=True,
-        colalign=("left", "right", "left", "right"),
-    )
+    align = ("left", "right", "left", "right")
+    return tabulate(cells, headers="keys", tablefmt=form, disable_numparse=True, colalign=align)
+
+
+def pairs_cells(pairs: Sequence[Pair]) -> list[dict[str, str]]:
+    """The cells of each pair by their headings; none when there are too many to look at."""
+    if not 0 < len(pairs) <= _SHOWN:
+        return []
+    takes = "takes x" if pairs[0].ratio.low is None else "takes x [95 %]"
+    return [
+        {"variant": pair.variant, takes: ratio_text(pair.ratio), "of": pair.other, "verdict": pair.ratio.verdict}
+        for pair in pairs
+    ]
 
 
 def pairs_csv(pairs: Sequence[Pair]) -> str:

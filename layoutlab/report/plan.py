@@ -8,6 +8,7 @@ from tabulate import tabulate
 
 from layoutlab.device.choose import why_not_simulated
 from layoutlab.progress import duration
+from layoutlab.report.estimate import estimate_text, least_s
 from layoutlab.report.search import search_text
 from layoutlab.spec.load import LoadedSpec
 from layoutlab.spec.models import Spec, VariantSpec
@@ -16,7 +17,7 @@ from layoutlab.variants import compiled_otherwise
 
 
 def plan_text(loaded: LoadedSpec, results: Path) -> str:
-    """Variants, budgets, the protocol with its least duration, and the files that will be written."""
+    """Variants, budgets, the protocol with its least duration, an estimate, and the files that will be written."""
     spec = loaded.spec
     rows = [_row(variant, spec.tuning.trials) for variant in spec.variants]
     target = spec.target if isinstance(spec.target, str) else format_target(spec.target)
@@ -30,6 +31,7 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
             *([f"tuning: {search_text(spec.tuning.model_dump())}"] if any(v.tune for v in spec.variants) else []),
             f"outputs checked on {spec.check.inputs} inputs",
             *_protocol(spec),
+            estimate_text(loaded, results),
             f"writes {results / spec.name}/table.md, table.csv, table.json, coverage.csv, pairs.csv, report.html; "
             f"keeps records in {results / 'runs' / spec.name}/",
             "",
@@ -43,8 +45,7 @@ def _protocol(spec: Spec) -> list[str]:
     rows = f"{count} variant{'s' if count > 1 else ''} and TFLite"
     if spec.baseline.runtime == "benchmark_model":
         rows += " (benchmark_model)"
-    round_s = (measure.warmup_ms + measure.repeats * measure.min_repeat_ms) / 1e3
-    total_s = measure.rounds * (len(spec.variants) + 1) * round_s
+    total_s = measure.rounds * (len(spec.variants) + 1) * least_s(measure)
     measured = f"{measure.rounds} rounds of {rows}: at least {duration(total_s)}"
     if spec.device.address or spec.device.on == "host" or why_not_simulated(spec) is not None:
         return [measured]

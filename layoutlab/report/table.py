@@ -20,14 +20,44 @@ from layoutlab.spec.target import format_target
 
 # Unknown, or does not apply.
 _NONE = "-"
+_WORDS = ("variant", "conv layouts", "flags")
+# The first of these goes first where a terminal is too narrow for all columns.
+_LEFT_OUT_FIRST = (
+    "trials",
+    "kcycles",
+    "compute",
+    "memory",
+    "vs untuned",
+    "conv layouts",
+    "transforms",
+    "tuned",
+    "outputs",
+    "flags",
+)
 
 
-def terminal_table(comparison: Comparison) -> str:
-    """The table and what has to be said with it, as plain text."""
-    table = _tabulate(comparison, "simple")
+def terminal_table(comparison: Comparison, width: int | None = None) -> str:
+    """The table and what has to be said with it, as plain text.
+
+    `width` is that of a terminal, in characters: columns that do not fit are left out, which is said.
+    """
+    table, left_out = _fitting(table_cells(comparison), width)
     pairs = pairs_table(comparison.pairs, "simple")
     between = [pairs, ""] if pairs else []
-    return "\n".join([f"{comparison.name}: {_model(comparison)}", "", table, "", *between, *_notes(comparison), ""])
+    narrow = [f"left out to fit {width} characters: {', '.join(left_out)} (all in table.md)"] if left_out else []
+    lines = [f"{comparison.name}: {_model(comparison)}", "", table, *narrow, "", *between, *_notes(comparison), ""]
+    return "\n".join(lines)
+
+
+def _fitting(cells: list[dict[str, str]], width: int | None) -> tuple[str, list[str]]:
+    """The table with as many columns as fit, and the names of the others."""
+    left_out: list[str] = []
+    for name in ("", *(name for name in _LEFT_OUT_FIRST if name in cells[0])):
+        left_out += [name] if name else []
+        table = _tabulate([{key: cell for key, cell in row.items() if key not in left_out} for row in cells], "simple")
+        if width is None or max(map(len, table.splitlines())) <= width:
+            break
+    return table, left_out
 
 
 def markdown_table(comparison: Comparison) -> str:
@@ -35,7 +65,7 @@ def markdown_table(comparison: Comparison) -> str:
     lines = [f"# {_escape(comparison.name)}", ""]
     if comparison.description:
         lines += [_escape(comparison.description.strip()), ""]
-    lines += [f"Model: {_escape(_model(comparison))}", "", _tabulate(comparison, "github"), ""]
+    lines += [f"Model: {_escape(_model(comparison))}", "", _tabulate(table_cells(comparison), "github"), ""]
     lines += [f"- {_escape(note)}" for note in _notes(comparison)]
     pairs = pairs_table(comparison.pairs, "github")
     if pairs:
@@ -60,8 +90,12 @@ def csv_table(comparison: Comparison) -> str:
 
 def json_table(comparison: Comparison) -> str:
     """Everything, samples included; `coverage` as in coverage.csv."""
-    data = {**comparison.to_json(), "coverage": coverage_records(comparison)}
-    return json.dumps(data, indent=1, allow_nan=False) + "\n"
+    return json.dumps(json_data(comparison), indent=1, allow_nan=False) + "\n"
+
+
+def json_data(comparison: Comparison) -> dict[str, Any]:
+    """What `json_table` writes."""
+    return {**comparison.to_json(), "coverage": coverage_records(comparison)}
 
 
 def table_cells(comparison: Comparison) -> list[dict[str, str]]:
@@ -80,12 +114,11 @@ def how_to_repeat(comparison: Comparison) -> list[str]:
     return _footer(comparison)
 
 
-def _tabulate(comparison: Comparison, form: str) -> str:
-    rows = table_cells(comparison)
+def _tabulate(rows: list[dict[str, str]], form: str) -> str:
     # Numbers are formatted here; tabulate would read "1e3" or "39/39" its own way.
     if form == "github":
         rows = [{key: cell.replace("|", "\\|") for key, cell in row.items()} for row in rows]
-    align = ["left", "left", *["right"] * (len(rows[0]) - 3), "left"]
+    align = ["left" if name in _WORDS else "right" for name in rows[0]]
     return tabulate(rows, headers="keys", tablefmt=form, disable_numparse=True, colalign=align)
 
 

@@ -18,6 +18,7 @@ from layoutlab.report.files import write_page
 from layoutlab.report.html.details import Details, find_details, spec_yaml
 from layoutlab.report.html.page import embedded, report_html
 from layoutlab.report.html.verdict import verdict
+from layoutlab.report.pairs import Pair
 from layoutlab.report.table import json_table
 from layoutlab.spec.load import load_spec
 from layoutlab.store import Store
@@ -162,9 +163,10 @@ def test_the_verdict(folder):
 
 def test_a_verdict_of_layouts_that_are_alike(folder):
     comparison = found(folder)[0]
-    samples = {**comparison.samples_ms, "nhwc": comparison.samples_ms["nchw8c"]}
+    ratio = replace(comparison.pairs[0].ratio, value=1.0, verdict="no difference shown")
+    pairs = (Pair(variant="nhwc", other="nchw8c", ratio=ratio),)
     rows = tuple(replace(row, ratio=comparison.rows[1].ratio) if row.name == "nhwc" else row for row in comparison.rows)
-    alike = replace(comparison, rows=rows[:2], samples_ms=samples, measure={**comparison.measure, "rounds": 3})
+    alike = replace(comparison, rows=rows[:2], pairs=pairs, measure={**comparison.measure, "rounds": 3})
     assert verdict(alike) == (
         "nhwc (0.75x) and nchw8c (0.75x) are faster than TFLite. Of the layouts, nchw8c takes the least time, "
         "3.008 ms, but no difference is shown between it and nhwc. With 3 rounds only, this is for trying out."
@@ -246,17 +248,14 @@ def look(browser: chromium.Chromium, folder: Path, scratch: Path) -> None:
 
 
 def test_a_browser_shows_the_page(folder, tmp_path):
-    browser = chromium.find()
-    if browser is None:
-        pytest.skip("no Chromium is installed, and none was downloaded: pytest -m slow tests/report/test_html.py does")
+    """In the Chromium that is installed, or in Debian's, downloaded once without root."""
+    try:
+        browser = chromium.find() or chromium.download()
+    except DeviceError as error:
+        pytest.skip(f"no Chromium is installed, and none can be had: {error}")
     look(browser, folder, tmp_path)
 
 
 @pytest.mark.slow
 def test_a_downloaded_browser_shows_the_page(folder, tmp_path):
-    """Without root, into the cache folder; from then on the test above has it too."""
-    try:
-        browser = chromium.downloaded() or chromium.download()
-    except DeviceError as error:
-        pytest.skip(f"no Chromium can be had: {error}")
-    look(browser, folder, tmp_path)
+    look(chromium.downloaded() or chromium.download(), folder, tmp_path)

@@ -472,3 +472,15 @@ def test_a_round_of_a_row_that_was_repeated_counts_once_with_its_last_samples(tm
     assert (row.rounds.rounds, row.flags[-1]) == (6, "disturbed 1 of 6 rounds")
     # One round of six is left out at each end, so that the verdict stands.
     assert row.ratio.verdict == "slower"
+
+
+def test_columns_that_do_not_fit_a_terminal_are_left_out_and_named(comparison):
+    whole = terminal_table(comparison).splitlines()
+    width = max(map(len, whole[2:9]))
+    assert terminal_table(comparison, width).splitlines() == whole
+    narrow = terminal_table(comparison, width - 1).splitlines()
+    assert "trials" in whole[2] and "trials" not in narrow[2]
+    assert narrow[3 + 1 + len(comparison.rows)] == f"left out to fit {width - 1} characters: trials (all in table.md)"
+    phone = terminal_table(comparison, 72).splitlines()
+    assert max(map(len, phone[2 : 4 + len(comparison.rows)])) <= 72
+    assert all(name in phone[2] for name in ("variant", "ms (MAD)", "x TFLite [95 %]", "verdict"))

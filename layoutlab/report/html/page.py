@@ -17,6 +17,7 @@ from layoutlab.report.html.figures import Plot, complete, progress_plot, ratios_
 from layoutlab.report.html.function_figures import operators_plot, roofline_plot
 from layoutlab.report.html.svg import settings
 from layoutlab.report.html.verdict import verdict
+from layoutlab.report.pairs import pairs_cells
 from layoutlab.report.peaks import peaks_text
 from layoutlab.report.profile import computes
 from layoutlab.report.profile_data import Profile
@@ -48,6 +49,7 @@ def report_html(comparison: Comparison, details: Details) -> str:
         verdict=verdict(comparison),
         table=table_cells(comparison),
         plots={name: _marked(plot) for name, plot in plots.items()},
+        pairs=pairs_cells(comparison.pairs),
         spread=_spread(comparison),
         profiles={name: _functions(profile) for name, profile in details.profiles.items()},
         limits=_limits(details),

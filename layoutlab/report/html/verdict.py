@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from layoutlab.measure.stats import exact_ratio, ratio
 from layoutlab.report.comparison import Comparison, Row
+from layoutlab.report.pairs import Pair
 
 _SAYS = {
     "faster": ("is faster than TFLite", "are faster than TFLite"),
@@ -43,8 +43,8 @@ def _beside_tflite(rows: Sequence[Row]) -> str:
 
 def _fastest(comparison: Comparison, rows: Sequence[Row]) -> str:
     best, *others = sorted(rows, key=lambda row: row.ms or 0.0)
-    found = {row.name: _between(comparison, row, best) for row in others}
-    alike = [name for name, word in found.items() if word != "slower"]
+    slower = {name for pair in comparison.pairs if (name := _slower_than(best.name, pair))}
+    alike = [row.name for row in others if row.name not in slower]
     unit = "simulated ms" if comparison.simulated else "ms"
     sentence = f"Of the layouts, {best.name} takes the least time, {best.ms:.3f} {unit}"
     if not alike:
@@ -52,12 +52,13 @@ def _fastest(comparison: Comparison, rows: Sequence[Row]) -> str:
     return f"{sentence}, but no difference is shown between it and {_listed(alike)}."
 
 
-def _between(comparison: Comparison, row: Row, best: Row) -> str:
-    """The verdict on `row` beside the fastest."""
-    if comparison.simulated:
-        return exact_ratio((row.ms or 0.0) / (best.ms or 1.0)).verdict
-    samples = comparison.samples_ms
-    return ratio(samples[row.name], samples[best.name], comparison.measure["seed"]).verdict
+def _slower_than(best: str, pair: Pair) -> str | None:
+    """The other of the pair, where it is one of the fastest and the other is shown to be slower."""
+    if pair.other == best and pair.ratio.verdict == "slower":
+        return pair.variant
+    if pair.variant == best and pair.ratio.verdict == "faster":
+        return pair.other
+    return None
 
 
 def _failures(rows: Sequence[Row]) -> list[str]:
