@@ -37,7 +37,7 @@ _CPU = "cortex-a72"
 # What the guest's Python is told to be; files it looks for are found in the guest's root first.
 _PYTHON = "/usr/bin/python3"
 # The agent starts in 6 to 10 s; a machine that is busy with something else gets its time.
-_START_S = 180.0
+START_S = 180.0
 # A core's folder is named after the process that it belongs to.
 _FOLDERS = "layoutlab-kryo-"
 _LOG = "agent.log"
@@ -311,13 +311,13 @@ def _children(pid: int) -> list[psutil.Process]:
 def _read_port(agent: subprocess.Popen[bytes]) -> int:
     """The port from the first line that the agent prints."""
     assert agent.stdout is not None
-    deadline = time.monotonic() + _START_S
+    deadline = time.monotonic() + START_S
     line = b""
     while not line.endswith(b"\n"):
         ready, _, _ = select.select([agent.stdout], [], [], max(0.0, deadline - time.monotonic()))
         chunk = os.read(agent.stdout.fileno(), 4096) if ready else b""
         if not chunk:
-            why = f"no sign of life for {_START_S:.0f} s" if not ready else f"it ended with code {agent.wait()}"
+            why = f"no sign of life for {START_S:.0f} s" if not ready else f"it ended with code {agent.wait()}"
             raise DeviceError(
                 f"the simulated Kryo core does not start: {why}. Its output is in the job's log; "
                 "layoutlab doctor shows what the core is made of"

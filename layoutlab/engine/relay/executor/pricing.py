@@ -25,13 +25,15 @@ from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any
 
-from layoutlab.device.kryo.core import remove_leftovers
+from layoutlab.device.kryo.core import START_S, remove_leftovers
 from layoutlab.engine.relax.tune.executors import WarmExecutor, as_finished, processors
 from layoutlab.engine.relax.tune.simulated import RUN_S, SIMULATION_S
 from layoutlab.engine.relay.executor.link import compile_runtime, link_objects
 from layoutlab.errors import LayoutlabError
 
 _KRYO = {"mtriple": "aarch64-linux-gnu"}
+# A process starts its core with its first candidate. Beside a search that uses all processors that takes its time.
+_LIMIT_S = SIMULATION_S + START_S
 
 Arguments = Sequence[tuple[str, tuple[int, ...]]]
 
@@ -85,7 +87,7 @@ def serve() -> None:
     """Answer every line of standard input."""
     answers = _Answers()
     pending: list[Future[float]] = []
-    with tempfile.TemporaryDirectory() as folder, WarmExecutor(processors(), SIMULATION_S) as pool:
+    with tempfile.TemporaryDirectory() as folder, WarmExecutor(processors(), _LIMIT_S) as pool:
         runtime = str(compile_runtime(Path(folder), target=_KRYO, device_kind="kryo", graph=False))
         for line in sys.stdin:
             asked, call = _read(line)

@@ -135,6 +135,7 @@ struct call {
 };
 
 static int do_call(const struct call *call) {
+    layoutlab_error[0] = 0;
     long long result = 0;
     int result_code = 0;
     return call->function(call->arguments, call->codes, call->count, &result, &result_code, 0);
