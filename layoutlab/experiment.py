@@ -105,7 +105,7 @@ def _baseline_runner(run: Run) -> dict[str, Any]:
 
 
 def _artifact_runner(run: Run, artifact: Artifact) -> dict[str, Any]:
-    return {"kind": "artifact", "path": artifact.path, "threads": run.spec.threads}
+    return {"kind": artifact.runner, "path": artifact.path, "threads": run.spec.threads}
 
 
 def _check(run: Run, variant: VariantSpec, artifact: Artifact, reference: Path) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.rpc.address import RpcAddress
-from layoutlab.engine.base import BorrowedRecords, CompileJob, HookOptions, PassOptions, TuningOptions
+from layoutlab.engine.base import BorrowedRecords, CompileJob, EngineOptions, HookOptions, PassOptions, TuningOptions
+from layoutlab.engine.relay.interpreter import find_python
 from layoutlab.errors import UsageError
 from layoutlab.hooks import is_allowed, not_allowed
 from layoutlab.spec.load import LoadedSpec
-from layoutlab.spec.models import VariantSpec
+from layoutlab.spec.models import Spec, VariantSpec
 
 
 def compile_job(
@@ -44,7 +45,16 @@ def compile_job(
         rpc=rpc,
         borrowed=tuple(borrowed),
         fuse=variant.fuse,
+        engine=engine_options(loaded.spec, variant),
     )
+
+
+def engine_options(spec: Spec, variant: VariantSpec) -> EngineOptions:
+    """What compiles the variant; for Relay with the interpreter that is found. Raises DeviceError when there is none."""
+    engine = spec.engine_of(variant)
+    if engine.kind == "relax":
+        return EngineOptions()
+    return EngineOptions(kind="relay", python=find_python(engine.python), tophub=engine.tophub)
 
 
 def hook_options(
