@@ -158,7 +158,9 @@ def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
 def compute_outputs(report: Any, **arguments: Any) -> dict[str, Any]:
     """Run a model on every input set; see `layoutlab.device.on_device`."""
     from layoutlab.device import on_device
+    from layoutlab.engine.relay.executor import runner
 
+    runner.register()
     report("stage", name="run")
     return on_device.compute_outputs(**arguments)
 
@@ -166,14 +168,16 @@ def compute_outputs(report: Any, **arguments: Any) -> dict[str, Any]:
 def take_samples(report: Any, **arguments: Any) -> dict[str, Any]:
     """Time a model; see `layoutlab.device.on_device`."""
     from layoutlab.device import on_device
+    from layoutlab.engine.relay.executor import runner
 
+    runner.register()
     report("stage", name="measure")
     return on_device.take_samples(**arguments)
 
 
 def time_functions(report: Any, **arguments: Any) -> dict[str, Any]:
     """Time each function of a variant; see `layoutlab.device.function_times`."""
-    from layoutlab.device.function_times import time_functions
+    from layoutlab.engine.relay.executor.function_times import time_functions
 
     report("stage", name="profile")
     return time_functions(**arguments)
@@ -213,7 +217,7 @@ def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: 
     from layoutlab.device.kryo import held
 
     report("stage", name="run")
-    core = held.core().core()
+    core = held.core().core(runner["kind"])
     paths = {"inputs": core.place(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
     with core.session(_SIMULATED_S) as session:
         return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
