@@ -85,6 +85,11 @@ def compiled_otherwise(variant: VariantSpec) -> list[str]:
     return flags
 
 
+def relay_flags(variant: VariantSpec) -> list[str]:
+    """What tables flag of a variant that Relay compiles, where TVM's own hook decides unless the spec names one."""
+    return ["Relay"] if variant.alter_op_layout else ["Relay", "TVM's own hook"]
+
+
 def users_hook(variant: VariantSpec) -> str | None:
     """`package.module:function` when the variant's hook is the user's own code."""
     hook = variant.alter_op_layout

@@ -149,9 +149,7 @@ def engine_problems(engine: Mapping[str, Any]) -> list[BrokenRule]:
     """Only the Relay engine has an interpreter of its own, and records from elsewhere."""
     if engine.get("kind") != "relax":
         return []
-    return [
-        BrokenRule((key,), f"only engine relay takes {key}") for key in ("python", "tophub") if engine.get(key)
-    ]
+    return [BrokenRule((key,), f"only engine relay takes {key}") for key in ("python", "tophub") if engine.get(key)]
 
 
 def tuning_problems(tuning: Mapping[str, Any]) -> list[BrokenRule]:

@@ -247,4 +247,3 @@ def _write_layouts(folder: Path, layouts: LayoutReport) -> None:
     (folder / "imported.txt").write_text(layouts.ir_before)
     (folder / "converted.txt").write_text(layouts.ir_after)
     (folder / "layouts.json").write_text(json.dumps(to_json(layouts)["convs"], indent=1))
-

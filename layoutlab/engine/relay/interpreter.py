@@ -57,10 +57,14 @@ class RelayEngine:
     @property
     def behaviours(self) -> list[str]:
         """What TVM's own hook does with each kind of convolution, and its schedule where nothing is tuned."""
+        none = "keeps the convolution" if self.described["none_keeps"] else "changes it all the same"
         return [
-            f"{name}: TVM's own hook {_did(found['hook'])}; untuned schedule {found['schedule']}"
-            for name, found in self.described["convs"].items()
-        ] + ["None from a hook " + ("keeps the convolution" if self.described["none_keeps"] else "changes it all the same")]
+            *(
+                f"{name} is {found['schedule']}, and TVM's own hook {_did(found['hook'])}"
+                for name, found in self.described["convs"].items()
+            ),
+            f"None from a hook {none}",
+        ]
 
 
 def _did(hook: str) -> str:
@@ -81,7 +85,8 @@ def find_python(wanted: str | None = None) -> str:
             return str(path.absolute())
     for folder in (Path(FOLDER), Path(__file__).parents[3] / FOLDER):
         python = folder / "bin" / "python"
-        if python.exists():
+        # Its environment is whole only once it says so, see `provision`.
+        if python.exists() and (folder / ".installed").exists():
             return str(python.absolute())
     raise DeviceError(
         "engine: relay needs a TVM with Relay in an interpreter of its own, and there is none. Run `make relay`, which "
@@ -189,5 +194,3 @@ def _result(result: Mapping[str, Any], log: Path | None) -> Any:
         return result["ok"]
     error = result["error"]
     raise StageError(error["stage"], error["message"], str(log or ""))
-
-

@@ -52,5 +52,3 @@ def _inputs(model):
 def module_text(mod):
     """Relay text without the values of weights."""
     return mod.astext(show_meta_data=False)
-
-

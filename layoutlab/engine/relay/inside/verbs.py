@@ -137,4 +137,3 @@ VERBS = {
     "tune": tune,
     "compile": compile,
 }
-
