@@ -163,7 +163,7 @@ def _identity(run: Run, variant: VariantSpec) -> Identity:
         device=run.choice.device.name,
         simulated=run.choice.device.simulated,
         target=run.choice.target,
-        versions=record_versions(run.versions),
+        versions=_record_versions(run, variant),
         model_sha256=run.model_sha256,
         convert_layout=variant.convert_layout,
         hook=hook.model_dump(mode="json", exclude_none=True) if hook else None,
@@ -172,7 +172,19 @@ def _identity(run: Run, variant: VariantSpec) -> Identity:
         tuning=tuning if variant.tune else None,
         fuse=variant.fuse,
         passes=None if variant.passes.is_default else variant.passes.model_dump(mode="json", exclude_defaults=True),
+        engine="relay" if variant.name in run.engines else None,
     )
+
+
+def _record_versions(run: Run, variant: VariantSpec) -> dict[str, str]:
+    """The versions that the variant's records depend on, with another engine's TVM in the place of ours."""
+    versions = record_versions(run.versions)
+    engine = run.engines.get(variant.name)
+    if engine is None:
+        return versions
+    tophub = {"tophub": "used"} if run.spec.engine_of(variant).tophub else {}
+    ours = {name: version for name, version in versions.items() if not name.startswith("apache-tvm")}
+    return {**ours, "relay": engine.version, **tophub}
 
 
 def _built_key(run: Run, variant: VariantSpec, records: VariantRecords) -> str:
@@ -183,6 +195,7 @@ def _built_key(run: Run, variant: VariantSpec, records: VariantRecords) -> str:
             "origin": records.origin,
             "lent": [[loan.source, loan.sha256] for loan in run.lent] if variant.tune else [],
             "versions": run.versions,
+            **({"engine": run.engines[variant.name].line} if variant.name in run.engines else {}),
         }
     )
 

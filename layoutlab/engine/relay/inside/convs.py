@@ -2,7 +2,7 @@
 
 from tvm import relay
 
-CONVS = ("nn.conv2d", "nn.contrib_conv2d_nchwc", "nn.contrib_depthwise_conv2d_nchwc")
+CONVS = ("nn.conv2d", "nn.contrib_conv2d_NCHWc", "nn.contrib_depthwise_conv2d_NCHWc")
 # What TVM's own hook for Arm makes of an NHWC convolution: a matrix product on weights packed at compile time.
 GEMM = "nn.contrib_conv2d_gemm_without_weight_transform"
 WINOGRAD = ("nn.contrib_conv2d_winograd_without_weight_transform",)

@@ -40,6 +40,8 @@ def alter_layouts(mod, target, decisions):
     """
     applied = _Decided(find_convs(mod), decisions)
     passes = [
+        # As in TVM's own build: a bias_add has no layout in blocks, the addition it stands for has.
+        relay.transform.CanonicalizeOps(),
         relay.transform.AlterOpLayout(),
         relay.transform.FoldConstant(),
         relay.transform.InferType(),

@@ -112,13 +112,19 @@ def _laid_out(imported, lowered):
 
 
 def _tuning():
-    from . import tuning
+    try:
+        from . import tuning
+    except ImportError:
+        from . import no_tuning as tuning
 
     return tuning
 
 
 def _collector(job):
-    from .dispatch import Collector
+    try:
+        from .dispatch import Collector
+    except ImportError:
+        from .no_tuning import Collector
 
     return Collector(job["folder"], job["options"]["tune"])
 
