@@ -17,8 +17,6 @@ from .tasks import error_name
 
 BUILD_S = 30.0
 _STALL_S = 60.0
-# Each candidate runs some hundred times slower there, and a first one waits for its core.
-_PRICING_S = 150.0
 
 
 class Outcome:
@@ -74,8 +72,11 @@ class PricingRunner(Runner):
 
     shared = False
 
-    def __init__(self, command):
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    def __init__(self, command, path):
+        # Its own packages, not those of this interpreter.
+        environment = dict(os.environ, PYTHONPATH=path)
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        self._process = subprocess.Popen(command, env=environment, universal_newlines=True, bufsize=1, **pipes)
         self._asked = 0
 
     def run(self, builds):
@@ -137,11 +138,9 @@ def open_runner(options):
             options["repeats"], options["min_repeat_ms"], options["cold_cache"], options.get("core_numbers")
         )
     if options["pricing"]:
-        return PricingRunner(options["pricing"])
-    raise Refused(
-        "tune",
-        "a variant of the Relay engine cannot be tuned on a device over RPC yet: give it records (tuning.logs), or tune: false",
-    )
+        return PricingRunner(options["pricing"], options["pricing_path"])
+    advice = "tune where you can and give the log (tuning.logs), or set tune: false"
+    raise Refused("tune", "a variant of the Relay engine cannot be tuned on a device over RPC: " + advice)
 
 
 class Measurer:
