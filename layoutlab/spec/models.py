@@ -557,8 +557,8 @@ class TuningSpec(_Part):
     )
     graph_tuner: bool = Field(
         default=False,
-        description="Let AutoTVM's graph tuner choose among the records of each convolution, with the cost of the layout "
-        "transforms between them; for variants of the Relay engine, where each convolution has one template (x86).",
+        description="Let AutoTVM's graph tuner choose among the records of each convolution, counting the layout "
+        "transforms between them; for variants of the Relay engine on x86, where a convolution has one template.",
     )
     logs: tuple[Annotated[str, Field(min_length=1), Expected("the path of an AutoTVM log")], ...] = Field(
         default=(),

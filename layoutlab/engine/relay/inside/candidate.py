@@ -85,7 +85,7 @@ def _failed(kind, error):
 def _task(target, key):
     if (target, key) not in _TASKS:
         # Templates are known once the operators' strategies are.
-        import tvm.relay  # noqa: F401
+        import tvm.relay
 
         name, arguments = json.loads(key)
         made = tvm.target.Target(target)
