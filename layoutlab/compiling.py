@@ -19,10 +19,12 @@ from layoutlab.records.start import find_records, repair_and_say
 from layoutlab.spec.models import VariantSpec
 from layoutlab.spent import additional_trials, count_records, tuned_since
 from layoutlab.tuning_progress import keep_progress
-from layoutlab.variants import compile_job, users_hook, worker_environment
+from layoutlab.variants import autotvm_logs, compile_job, users_hook, worker_environment
 
 # The fields of `tuning` that say how much of a variant is tuned.
 _BUDGET = ("trials", "time_limit_s", "early_stop", "skip")
+# What only concerns the Relay engine.
+_AUTOTVM = ("tuner", "graph_tuner", "logs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +157,9 @@ def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:
 def _identity(run: Run, variant: VariantSpec) -> Identity:
     """What the variant's records depend on: how far and where tuning went is left out, so that it can go on."""
     hook = variant.alter_op_layout
-    tuning = run.spec.tuning.model_dump(mode="json", exclude={*_BUDGET, "workers", "pack_weights"})
+    tuning = run.spec.tuning.model_dump(mode="json", exclude={*_BUDGET, "workers", "pack_weights", *_AUTOTVM})
+    if variant.name in run.engines and run.spec.tuning.tuner is not None:
+        tuning["tuner"] = run.spec.tuning.tuner
     if run.choice.address is not None:
         # There is more than one kind of core on most phones.
         tuning["cores"] = run.spec.measure.model_dump(mode="json")["cores"]
@@ -174,6 +178,16 @@ def _identity(run: Run, variant: VariantSpec) -> Identity:
         passes=None if variant.passes.is_default else variant.passes.model_dump(mode="json", exclude_defaults=True),
         engine="relay" if variant.name in run.engines else None,
     )
+
+
+def _engine_key(run: Run, variant: VariantSpec) -> dict[str, Any]:
+    """What the library of another engine's variant depends on besides."""
+    engine = run.engines.get(variant.name)
+    if engine is None:
+        return {}
+    logs = [file_sha256(path) for path in autotvm_logs(run.loaded)]
+    graph_tuner = {"graph_tuner": True} if run.spec.tuning.graph_tuner else {}
+    return {"engine": engine.line, **({"logs": logs} if logs else {}), **graph_tuner}
 
 
 def _record_versions(run: Run, variant: VariantSpec) -> dict[str, str]:
@@ -195,7 +209,7 @@ def _built_key(run: Run, variant: VariantSpec, records: VariantRecords) -> str:
             "origin": records.origin,
             "lent": [[loan.source, loan.sha256] for loan in run.lent] if variant.tune else [],
             "versions": run.versions,
-            **({"engine": run.engines[variant.name].line} if variant.name in run.engines else {}),
+            **_engine_key(run, variant),
         }
     )
 

@@ -37,9 +37,10 @@ def compile_job(
         hook=hook_options(variant, allowed, loaded.conv_numbers),
         tune=variant.tune,
         tuning=TuningOptions(
-            **loaded.spec.tuning.model_dump(),
+            **loaded.spec.tuning.model_dump(exclude={"logs"}),
             cores=loaded.spec.measure.cores,
             passes=PassOptions(disabled=variant.passes.disabled, opt_level=variant.passes.opt_level),
+            logs=tuple(str(path) for path in autotvm_logs(loaded)),
         ),
         device_kind=device_kind,
         rpc=rpc,
@@ -55,6 +56,11 @@ def engine_options(spec: Spec, variant: VariantSpec) -> EngineOptions:
     if engine.kind == "relax":
         return EngineOptions()
     return EngineOptions(kind="relay", python=find_python(engine.python), tophub=engine.tophub)
+
+
+def autotvm_logs(loaded: LoadedSpec) -> list[Path]:
+    """The absolute paths of the AutoTVM logs that the spec names."""
+    return [Path(os.path.realpath(loaded.path.parent / log)) for log in loaded.spec.tuning.logs]
 
 
 def hook_options(

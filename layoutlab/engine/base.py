@@ -157,7 +157,8 @@ USUAL_PASSES = PassOptions()
 class TuningOptions:
     """How a variant is tuned: the fields of the spec's `tuning`, and `measure.cores`, where candidates are timed.
 
-    `passes` are those of the variant, for its candidates are made with the same.
+    `passes` are those of the variant, for its candidates are made with the same. `tuner`, `graph_tuner` and `logs`
+    (files, absolute) are AutoTVM's, for variants of the Relay engine.
     """
 
     trials: int
@@ -176,6 +177,9 @@ class TuningOptions:
     min_repeat_ms: int = 15
     cores: str | tuple[int, ...] = "big"
     passes: PassOptions = USUAL_PASSES
+    tuner: str | None = None
+    graph_tuner: bool = False
+    logs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

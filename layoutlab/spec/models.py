@@ -550,6 +550,21 @@ class TuningSpec(_Part):
         le=10_000,
         description="Shortest duration of one repeat, in ms. With cold_cache single calls are timed for as long.",
     )
+    tuner: Literal["xgb", "ga", "random", "gridsearch"] | None = Field(
+        default=None,
+        description="AutoTVM's tuner, for variants of the Relay engine. Left out: what is nearest to search, which is "
+        "xgb for evolutionary.",
+    )
+    graph_tuner: bool = Field(
+        default=False,
+        description="Let AutoTVM's graph tuner choose among the records of each convolution, counting the layout "
+        "transforms between them; for variants of the Relay engine on x86, where a convolution has one template.",
+    )
+    logs: tuple[Annotated[str, Field(min_length=1), Expected("the path of an AutoTVM log")], ...] = Field(
+        default=(),
+        description="AutoTVM logs of elsewhere, relative to the spec's folder. Variants of the Relay engine use them for "
+        "what has no record of its own.",
+    )
 
 
 class CheckSpec(_Part):

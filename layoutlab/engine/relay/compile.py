@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import layoutlab
 from layoutlab import hooks
 from layoutlab.engine.base import (
     DEFAULT_MORE_TRIALS,
@@ -35,8 +36,11 @@ from layoutlab.engine.relay.executor.link import link_artifact
 from layoutlab.engine.relay.interpreter import Report, ask, describe
 from layoutlab.errors import StageError, UsageError
 from layoutlab.hooks import Conv
+from layoutlab.measure.cores import choose_cores
 
 RUNNER = "relay_artifact"
+# AutoTVM's tuner that is nearest to a search of ours, where the spec names none.
+_NEAREST_TUNER = {"evolutionary": "xgb", "replay-trace": "random", "random": "random", "grid": "gridsearch"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,16 +175,21 @@ def _inside_job(
     job: CompileJob, decided: _Decided, chosen: Sequence[int] | None = None, additional: bool = False
 ) -> dict[str, Any]:
     """The job as `inside.verbs` reads it."""
+    threads = int(job.target.get("num-cores", 1))
     pricing = [sys.executable, "-m", "layoutlab.engine.relay.executor.pricing"] if job.device_kind == "kryo" else None
+    logs = [{"source": Path(log).name, "log": log} for log in job.tuning.logs]
     options = {
         **asdict(job.tuning),
         "tune": job.tune,
         "device_kind": job.device_kind,
+        "tuner": job.tuning.tuner or _NEAREST_TUNER[job.tuning.search],
         "pricing": pricing,
-        "threads": job.target.get("num-cores", 1),
+        "pricing_path": str(Path(layoutlab.__file__).parents[1]),
+        "core_numbers": choose_cores(job.tuning.cores, threads) if job.device_kind == "host" else None,
+        "threads": threads,
         "chosen": None if chosen is None else list(chosen),
         "additional": additional,
-        "borrowed": [asdict(each) for each in job.borrowed],
+        "borrowed": [*logs, *(asdict(each) for each in job.borrowed)],
     }
     return {
         "model": job.model_path,

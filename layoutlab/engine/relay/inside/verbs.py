@@ -3,9 +3,11 @@
 import time
 
 from . import build as builder
+from . import tuning
 from .build import optimise
 from .census import take_census
 from .convs import describe_conv, find_convs, layout_label
+from .dispatch import Collector
 from .importer import import_model, module_text
 from .layouts import alter_layouts, convert_layout, list_convs
 from .probe import describe as probe
@@ -31,12 +33,11 @@ def lay_out(report, job):
     """Both censuses and the text before and after; the convolutions' layouts at the end."""
     imported, _, converted = _lay_out(report, job)
     report("stage", name="lower")
-    return _laid_out(imported, _lowered(converted, job))
+    return _laid_out(imported, _lowered(converted, job)[0])
 
 
 def list_tasks(report, job):
     """The tasks of a variant with what its records say of them."""
-    tuning = _tuning()
     _, _, converted = _lay_out(report, job)
     report("stage", name="tune")
     return tuning.list_tasks(converted, {}, make_target(job["target"]), job["folder"], job["options"])
@@ -44,7 +45,6 @@ def list_tasks(report, job):
 
 def tune(report, job):
     """Tune a variant without building it: the tasks before and after, and why it ended."""
-    tuning = _tuning()
     _, _, converted = _lay_out(report, job)
     report("stage", name="tune")
     target, folder, options = make_target(job["target"]), job["folder"], job["options"]
@@ -59,18 +59,17 @@ def compile(report, job):
     target, folder, options = make_target(job["target"]), job["folder"], job["options"]
     covered = {"tasks": [], "ended": None, "tune_s": 0.0}
     report("stage", name="tune")
-    tuning = _tuning()
     if options["tune"]:
         covered = tuning.tune(converted, {}, target, folder, options, report)
     else:
         covered["tasks"] = tuning.list_tasks(converted, {}, target, folder, options)
     report("stage", name="build")
     started = time.time()
-    with _collector(job) as collector:
+    with _collector(job):
         functions = builder.build(converted, target, job["passes"], job["fuse"], job["keep"], folder)
-    laid_out = _laid_out(imported, _lowered(converted, job))
+    lowered, collector = _lowered(converted, job)
     return dict(
-        laid_out,
+        _laid_out(imported, lowered),
         tasks=collector.mark(covered["tasks"]),
         queries=collector.queries,
         ended=covered["ended"],
@@ -96,8 +95,12 @@ def _lay_out(report, job):
 
 
 def _lowered(converted, job):
-    with _collector(job):
-        return optimise(converted, make_target(job["target"]), job["passes"], job["fuse"], job["keep"])
+    """The module as the build lowers it, and the collector that has seen what each operator gets."""
+    target = make_target(job["target"])
+    with _collector(job) as collector:
+        lowered = optimise(converted, target, job["passes"], job["fuse"], job["keep"])
+        collector.look_at(lowered, target)
+    return lowered, collector
 
 
 def _laid_out(imported, lowered):
@@ -111,22 +114,8 @@ def _laid_out(imported, lowered):
     }
 
 
-def _tuning():
-    try:
-        from . import tuning
-    except ImportError:
-        from . import no_tuning as tuning
-
-    return tuning
-
-
 def _collector(job):
-    try:
-        from .dispatch import Collector
-    except ImportError:
-        from .no_tuning import Collector
-
-    return Collector(job["folder"], job["options"]["tune"])
+    return Collector(job["folder"], job["options"]["tune"], job["options"]["borrowed"])
 
 
 VERBS = {
