@@ -6,6 +6,7 @@ import platform
 import tvm
 from tvm import relay
 
+from .compat import lacks_kernel_layout
 from .convs import find_convs, layout_label
 from .layouts import stock
 from .targets import make_target
@@ -28,6 +29,7 @@ def describe(target):
         "llvm": _llvm(),
         "python": platform.python_version(),
         "target": str(made),
+        "completed": lacks_kernel_layout(),
         "none_keeps": _none_keeps(made),
         "convs": {name: _behaviour(made, *form) for name, form in _FORMS.items()},
     }
