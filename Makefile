@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 
 .DEFAULT_GOAL := help
-.PHONY: help experiment plan test test-slow check schema validate-kryo bench-tuning clean
+.PHONY: help experiment plan test test-slow check schema validate-kryo bench-tuning relay clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -44,8 +44,11 @@ validate-kryo: $(VENV)/.installed ## Compare the simulated Kryo core with publis
 bench-tuning: $(VENV)/.installed ## Compare the tuner with stock MetaSchedule (a quarter of an hour); options in ARGS, see ARGS=--help
 	@$(BIN)/python -m benchmarks.tuning $(ARGS)
 
+relay: $(VENV)/.installed ## Make .relay, a TVM with Relay for specs with engine: relay (needs Python 3.10 or 3.8; a minute)
+	@$(BIN)/python -m layoutlab.engine.relay.provision .relay
+
 clean: ## Remove the environment and caches; results and records stay
-	@rm -rf $(VENV) build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .relay build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

@@ -79,18 +79,35 @@ def hash_hook(report: Any, name: str, allowed: list[str]) -> str:
     return hooks.source_sha256(hooks.resolve(name, allowed))
 
 
-def compile_variant(report: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """A tuned, built variant; see `layoutlab.engine.relax.compile`."""
+def _engine(job: CompileJob) -> Any:
+    """The module `compile` of the engine that the job names."""
+    if job.engine.kind == "relay":
+        from layoutlab.engine.relay import compile as relay_compile
+
+        return relay_compile
     from layoutlab.engine.relax import compile as relax_compile
 
-    return to_json(relax_compile.compile_variant(from_json(CompileJob, job), report))
+    return relax_compile
+
+
+def describe_relay(report: Any, python: str, target: dict[str, Any]) -> dict[str, Any]:
+    """What the TVM of another interpreter is; see `layoutlab.engine.relay.interpreter`."""
+    from layoutlab.engine.relay.interpreter import describe
+
+    report("stage", name="start")
+    return asdict(describe(python, target, None))
+
+
+def compile_variant(report: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """A tuned, built variant; see `layoutlab.engine.relax.compile` and `layoutlab.engine.relay.compile`."""
+    described = from_json(CompileJob, job)
+    return to_json(_engine(described).compile_variant(described, report))
 
 
 def list_tasks(report: Any, job: dict[str, Any]) -> list[dict[str, Any]]:
     """The tuning tasks of a variant, with what its records know about them."""
-    from layoutlab.engine.relax import compile as relax_compile
-
-    return [to_json(task) for task in relax_compile.list_tasks(from_json(CompileJob, job), report)]
+    described = from_json(CompileJob, job)
+    return [to_json(task) for task in _engine(described).list_tasks(described, report)]
 
 
 def find_shared(report: Any, job: dict[str, Any], others: str) -> list[dict[str, Any]]:
@@ -102,9 +119,8 @@ def find_shared(report: Any, job: dict[str, Any], others: str) -> list[dict[str,
 
 def tune_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """A variant tuned, or some tasks of it, without building it."""
-    from layoutlab.engine.relax import compile as relax_compile
-
-    return to_json(relax_compile.tune_variant(from_json(CompileJob, job), from_json(TuneRequest, request), report))
+    described = from_json(CompileJob, job)
+    return to_json(_engine(described).tune_variant(described, from_json(TuneRequest, request), report))
 
 
 def explain_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -118,9 +134,8 @@ def explain_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -
 
 def lay_out(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     """What a variant does to the layouts, without tuning or building it."""
-    from layoutlab.engine.relax import compile as relax_compile
-
-    return to_json(relax_compile.lay_out(from_json(CompileJob, job), report)[1])
+    described = from_json(CompileJob, job)
+    return to_json(_engine(described).report_layouts(described, report))
 
 
 def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
@@ -296,6 +311,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "bind_batch": bind_batch,
     "cut_model": cut_model,
     "hash_hook": hash_hook,
+    "describe_relay": describe_relay,
     "compile_variant": compile_variant,
     "list_tasks": list_tasks,
     "find_shared": find_shared,

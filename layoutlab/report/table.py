@@ -12,6 +12,7 @@ from tabulate import tabulate
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
 from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
+from layoutlab.engine.relay.notes import engine_notes
 from layoutlab.report.coverage import coverage_notes, coverage_records
 from layoutlab.report.pairs import pairs_table, ratio_text, spread_table
 from layoutlab.report.rounds import conditions_text, rounds_notes, rounds_record
@@ -212,6 +213,7 @@ def _notes(comparison: Comparison) -> list[str]:
         for row in comparison.rows
         if row.failure
     ]
+    notes += engine_notes(comparison.run.get("engines", {}))
     notes += coverage_notes(comparison)
     notes += [line for variant, found in comparison.records.items() for line in _sources(variant, found)]
     notes.append(f"device: {run['device_reason']}")
