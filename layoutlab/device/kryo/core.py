@@ -37,7 +37,7 @@ _CPU = "cortex-a72"
 # What the guest's Python is told to be; files it looks for are found in the guest's root first.
 _PYTHON = "/usr/bin/python3"
 # The agent starts in 6 to 10 s; a machine that is busy with something else gets its time.
-START_S = 180.0
+_START_S = 180.0
 # A core's folder is named after the process that it belongs to.
 _FOLDERS = "layoutlab-kryo-"
 _LOG = "agent.log"
@@ -154,18 +154,9 @@ class SimulatedCore:
         self, library: Path, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
     ) -> Counts:
         """One call of `main` in a library with cold caches; `arguments` are (dtype, shape) of its tensors."""
-        return self._count_call("count_candidate", library, timeout_s, arguments=arguments)
-
-    def count_relay_candidate(
-        self, library: Path, function: str, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
-    ) -> Counts:
-        """As `count_candidate`, of a function in a library that a Relay-era TVM compiled; for a core with its agent."""
-        return self._count_call("count_relay_candidate", library, timeout_s, function=function, arguments=arguments)
-
-    def _count_call(self, verb: str, library: Path, timeout_s: float, **arguments: Any) -> Counts:
         path = self.place(library, "candidate.so")
         with self.session(timeout_s) as session:
-            done = session.do(verb, library=path, marks=self._marks, **arguments)
+            done = session.do("count_candidate", library=path, arguments=arguments, marks=self._marks)
         return self._take_counts(done["pid"])
 
     def placed_runner(self, runner: dict[str, Any]) -> dict[str, Any]:
@@ -252,13 +243,6 @@ class PricedCore:
         counts = self.core().count_candidate(library, arguments, timeout_s)
         return count_cycles(counts, self._prices(counts))
 
-    def run_relay_candidate(
-        self, library: Path, function: str, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
-    ) -> Cycles:
-        """One call of a function with cold caches; see `SimulatedCore.count_relay_candidate`."""
-        counts = self.core("relay_artifact").count_relay_candidate(library, function, arguments, timeout_s)
-        return count_cycles(counts, self._prices(counts))
-
     def _prices(self, counts: Counts) -> Mapping[bytes, Price]:
         return self._pricer.price(block.words for block in counts.blocks)
 
@@ -311,13 +295,13 @@ def _children(pid: int) -> list[psutil.Process]:
 def _read_port(agent: subprocess.Popen[bytes]) -> int:
     """The port from the first line that the agent prints."""
     assert agent.stdout is not None
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + _START_S
     line = b""
     while not line.endswith(b"\n"):
         ready, _, _ = select.select([agent.stdout], [], [], max(0.0, deadline - time.monotonic()))
         chunk = os.read(agent.stdout.fileno(), 4096) if ready else b""
         if not chunk:
-            why = f"no sign of life for {START_S:.0f} s" if not ready else f"it ended with code {agent.wait()}"
+            why = f"no sign of life for {_START_S:.0f} s" if not ready else f"it ended with code {agent.wait()}"
             raise DeviceError(
                 f"the simulated Kryo core does not start: {why}. Its output is in the job's log; "
                 "layoutlab doctor shows what the core is made of"

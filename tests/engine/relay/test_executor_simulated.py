@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import io
 import json
+import platform
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from layoutlab.device.candidate_timing import Timing
 from layoutlab.device.kryo.core import PricedCore
 from layoutlab.device.kryo.toolchain import Toolchain
-from layoutlab.engine.relay.executor import pricing
-from layoutlab.engine.relay.executor.link import compile_runtime, link_artifact, link_objects
+from layoutlab.device.rpc.address import RpcAddress
+from layoutlab.engine.relay.executor import candidates, pricing
+from layoutlab.engine.relay.executor.link import link_artifact
 from layoutlab.engine.relay.executor.runner import KIND
-from layoutlab.errors import StageError
 from layoutlab.measure.inputs import load_sets, make_inputs, save_sets
 
 from ...conftest import TINY
+from ...device.agents import running
 from ...device.kryo.conftest import toolchain
 from ..running import run_tflite
 from .test_executor import BUILT, CALLS, INPUT, made_by_tvm
@@ -63,59 +66,86 @@ def test_an_inference_computes_what_tflite_computes_and_repeats_exactly(core, tm
         np.testing.assert_allclose(output, run_tflite(TINY / "tiny_conv.tflite", values)[0], atol=1e-6)
 
 
-def test_a_candidate_repeats_and_one_that_is_wrong_says_why(core, tmp_path):
-    runtime = compile_runtime(tmp_path, target=KRYO, device_kind="kryo", graph=False)
-    link_objects(tmp_path / "candidate.so", [BUILT / "matmul.aarch64.o", runtime], "kryo")
-    found = core.run_relay_candidate(tmp_path / "candidate.so", "default_function", MATMUL, 60)
-    assert core.run_relay_candidate(tmp_path / "candidate.so", "default_function", MATMUL, 60) == found
-    # A vector of four multiply-adds at least for each four of them.
-    assert found.totals.instructions > 64 * 64 * 256 / 4
-    with pytest.raises(StageError, match=r"^run: the library has no function other: build the variant again$"):
-        core.run_relay_candidate(tmp_path / "candidate.so", "other", MATMUL, 60)
-    # What the compiled code itself checks of its arguments.
-    with pytest.raises(StageError, match=r"^run: default_function failed: Assert fail: num_args == 3"):
-        core.run_relay_candidate(tmp_path / "candidate.so", "default_function", MATMUL[:2], 60)
-
-
-def test_objects_come_alone_in_archives_and_linked(toolchain, tmp_path):
-    runtime = compile_runtime(tmp_path, target=KRYO, device_kind="kryo", graph=False)
+def test_candidates_come_alone_and_in_archives(toolchain, tmp_path):
     data = (BUILT / "matmul.aarch64.o").read_bytes()
     with tarfile.open(tmp_path / "candidate.tar", "w") as archive:
         member = tarfile.TarInfo("../../lib0.o")
         member.size = len(data)
         archive.addfile(member, io.BytesIO(data))
-    made = []
-    for at, library in enumerate([BUILT / "matmul.aarch64.o", tmp_path / "candidate.tar"]):
-        (tmp_path / str(at)).mkdir()
-        made.append(pricing._linked(library, runtime, tmp_path / str(at)).read_bytes())
+    made = [
+        pricing.linked(
+            pricing.Request(id=1, library=str(library), function="default_function", arguments=[]),
+            KRYO,
+            "kryo",
+            str(tmp_path),
+        )
+        for library in (BUILT / "matmul.aarch64.o", tmp_path / "candidate.tar")
+    ]
     assert made[0] == made[1]
-    assert pricing._linked(Path("some.so"), runtime, tmp_path) == Path("some.so")
 
 
-def ask(*lines: str) -> list[dict]:
+def ask(*lines: str, options: Sequence[str] = candidates.command(None, Path())) -> list[dict]:
     """The answers of the program, by their ids."""
-    command = [sys.executable, "-m", "layoutlab.engine.relay.executor.pricing"]
-    done = subprocess.run(command, input="\n".join(lines), capture_output=True, text=True, timeout=400, check=True)
+    done = subprocess.run(options, input="\n".join(lines), capture_output=True, text=True, timeout=400, check=True)
     return sorted(map(json.loads, done.stdout.splitlines()), key=lambda answer: str(answer["id"]))
 
 
-def test_requests_that_make_no_sense_are_answered(toolchain):
+def request(number: int, library: str, function: str, arguments: list[tuple[str, tuple[int, ...]]]) -> str:
+    described = [[shape, dtype] for dtype, shape in arguments]
+    return json.dumps({"id": number, "library": str(BUILT / library), "function": function, "args": described})
+
+
+def test_requests_that_make_no_sense_are_answered():
     wrong = "expected {id, library, function, args: [[shape, dtype], ...]}, one line of JSON: KeyError('args')"
     lines = ['{"id": 1}', '{"id": 2, "library": "/none.o", "function": "f", "args": []}']
     assert ask(*lines) == [{"id": 1, "error": wrong}, {"id": 2, "error": "/none.o: there is no such file"}]
 
 
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="built/ has candidates for the core and for x86-64")
+def test_candidates_are_measured_on_a_device_over_rpc(tmp_path):
+    softmax, vectors = "tvmgen_default_fused_nn_softmax", [("float32", (1, 16))] * 2
+    with running() as port:
+        devices = candidates.Devices(
+            address=RpcAddress(agents=(f"127.0.0.1:{port}",)),
+            target={"mtriple": "x86_64-linux-gnu"},
+            timing=Timing(repeats=1, min_repeat_ms=0, cold_cache=False),
+            cores="all",
+            threads=1,
+        )
+        good, few = ask(
+            request(1, "tiny_conv.x86_64.o", softmax, vectors),
+            request(2, "tiny_conv.x86_64.o", softmax, vectors[:1]),
+            options=candidates.command(devices, tmp_path),
+        )
+    assert good["us"] > 0
+    said = "the run failed: StageError: run: RuntimeError: Assert fail: num_args == 2, "
+    assert few["error"] == f"{said}{softmax}: num_args should be 2"
+
+
+def test_a_device_that_is_not_there_ends_it(tmp_path):
+    devices = candidates.Devices(
+        address=RpcAddress(agents=("127.0.0.1:9",)),
+        target={"mtriple": "x86_64-linux-gnu"},
+        timing=Timing(repeats=1, min_repeat_ms=0, cold_cache=False),
+        cores="all",
+        threads=1,
+    )
+    asked = request(1, "tiny_conv.x86_64.o", "tvmgen_default_fused_nn_softmax", [("float32", (1, 16))] * 2)
+    done = subprocess.run(
+        candidates.command(devices, tmp_path), input=asked, capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.splitlines()[-1].startswith("error: nothing answers at 127.0.0.1:9")
+
+
 @pytest.mark.slow
 def test_many_candidates_at_once(toolchain):
-    library = str(BUILT / "matmul.aarch64.o")
-    arguments = [[shape, dtype] for dtype, shape in MATMUL]
-    lines = [
-        json.dumps({"id": at, "library": library, "function": name, "args": arguments})
-        for at, name in enumerate(["default_function", "default_function", "other"])
-    ]
-    first, second, other = ask(*lines)
-    assert first["us"] == second["us"] > 0
-    assert (
-        other["error"]
-        == "the simulated run failed: StageError: run: the library has no function other: build the variant again"
+    first, second, few = ask(
+        request(1, "matmul.aarch64.o", "default_function", MATMUL),
+        request(2, "matmul.aarch64.o", "default_function", MATMUL),
+        request(3, "matmul.aarch64.o", "default_function", MATMUL[:2]),
     )
+    # A vector of four multiply-adds for each four of them at least, at 2.45 GHz and at most two a cycle.
+    assert first["us"] == second["us"] > 64 * 64 * 256 / 4 / 2 / 2450
+    said = "the simulated run failed: StageError: run: RuntimeError: Assert fail: num_args == 3, "
+    assert few["error"] == f"{said}default_function: num_args should be 3"
