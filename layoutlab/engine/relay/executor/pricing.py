@@ -14,8 +14,8 @@ shape and type of each tensor. Each line on standard output answers one of them,
     {"id": 7, "error": "one line"}
 
 One core runs for each processor, and each device measures by itself, so it pays to ask for many at once. The program
-ends when its input does and everything is answered, or with code 3 when a device was lost; what was not answered is then
-to be asked again.
+ends when its input does and everything is answered, or with code 3 when a device was lost; what was not answered then
+is to be asked again.
 """
 
 from __future__ import annotations
