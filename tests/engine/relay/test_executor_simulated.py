@@ -122,6 +122,7 @@ def test_candidates_are_measured_on_a_device_over_rpc(tmp_path):
     assert few["error"] == f"{said}{softmax}: num_args should be 2"
 
 
+@pytest.mark.slow
 def test_a_device_that_is_not_there_ends_it(tmp_path):
     devices = candidates.Devices(
         address=RpcAddress(agents=("127.0.0.1:9",)),
@@ -135,7 +136,7 @@ def test_a_device_that_is_not_there_ends_it(tmp_path):
         candidates.command(devices, tmp_path), input=asked, capture_output=True, text=True, timeout=100
     )
     assert (done.returncode, done.stdout) == (3, "")
-    assert done.stderr.splitlines()[-1].startswith("error: nothing answers at 127.0.0.1:9")
+    assert "error: nothing answers at 127.0.0.1:9" in done.stderr
 
 
 @pytest.mark.slow
