@@ -136,7 +136,7 @@ def test_a_device_that_is_not_there_ends_it(tmp_path):
         candidates.command(devices, tmp_path), input=asked, capture_output=True, text=True, timeout=100
     )
     assert (done.returncode, done.stdout) == (3, "")
-    assert "error: nothing answers at 127.0.0.1:9" in done.stderr
+    assert "error: no RPC server answers at 127.0.0.1:9: " in done.stderr
 
 
 @pytest.mark.slow
