@@ -1,13 +1,13 @@
 """Run by the interpreter of a Relay-era TVM: what layoutlab's AutoTVM tuning does on a tiny network, as JSON.
 
-    python autotvm_program.py MODEL FOLDER FACTS.json
+python autotvm_program.py MODEL FOLDER FACTS.json
 """
 
 import json
 import os
 import sys
 
-from inside import dispatch, records, tasks, tuning
+from inside import dispatch, graph, records, tasks, tuning
 from inside.build import optimise
 from inside.importer import import_model
 from inside.layouts import convert_layout
@@ -165,6 +165,21 @@ class Program:
         self.tune("borrower", self.nchw, HOST, Formula(), trials=0, borrowed=lent)
         return self.said[-1]
 
+    def graph_tuned(self):
+        """The graph tuner with the records of `measured`, and what it says where it does not work."""
+        target, found = make_target(HOST), {}
+        folder = os.path.join(self.folder, "measured")
+        self.tune("measured", self.nchw, HOST, trials=8, graph_tuner=True)
+        found["chosen"] = [record[0].task.name for record in records.load_records(os.path.join(folder, graph.GRAPH_LOG))]
+        with dispatch.Collector(folder, True, (), True) as collector:
+            collector.look_at(optimise(self.nchw, target, {"disabled": [], "opt_level": None}, True, False), target)
+        found["hits"] = [query["hit"] for query in collector.queries if "conv2d" in query["op"]]
+        try:
+            self.tune("graph_refused", self.nchw, TARGET, Formula(), trials=8, graph_tuner=True)
+        except Exception as error:
+            found["refused"] = error.message
+        return found
+
     def refused(self):
         try:
             Measurer(make_target(HOST), dict(OPTIONS, device_kind="rpc"))
@@ -174,11 +189,22 @@ class Program:
 
 def main(model, folder, facts):
     program = Program(model, folder)
-    names = (
-        "extraction searches clipped failing resumed early measured untuned borrowed refused"
-    ).split()
+    # In this order: some read the logs that others wrote.
+    found = {
+        "extraction": program.extraction(),
+        "searches": program.searches(),
+        "clipped": program.clipped(),
+        "failing": program.failing(),
+        "resumed": program.resumed(),
+        "early": program.early(),
+        "measured": program.measured(),
+        "untuned": program.untuned(),
+        "borrowed": program.borrowed(),
+        "refused": program.refused(),
+        "graph_tuned": program.graph_tuned(),
+    }
     with open(facts, "w") as file:
-        json.dump({name: getattr(program, name)() for name in names}, file)
+        json.dump(found, file)
 
 
 if __name__ == "__main__":

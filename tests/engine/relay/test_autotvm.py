@@ -137,3 +137,16 @@ def test_rpc_is_refused_with_what_to_do(facts: dict[str, Any]) -> None:
         "a variant of the Relay engine cannot be tuned on a device over RPC: tune where you can and give the log "
         "(tuning.logs), or set tune: false"
     )
+
+
+def test_the_graph_tuner_chooses_a_record_of_each_convolution(facts: dict[str, Any]) -> None:
+    found = facts["graph_tuned"]
+    assert found["chosen"] == ["conv2d_NCHWc.x86"] * 2
+    assert found["hits"] == [True] * 2
+
+
+def test_the_graph_tuner_is_refused_where_convolutions_have_several_templates(facts: dict[str, Any]) -> None:
+    assert facts["graph_tuned"]["refused"] == (
+        "graph_tuner needs one template for each convolution, of conv2d_NCHWc.x86 and depthwise_conv2d_NCHWc.x86, and "
+        "conv2d_nchw_spatial_pack.arm_cpu is one of 3: leave graph_tuner out, or convert to NCHW for an x86 target"
+    )
