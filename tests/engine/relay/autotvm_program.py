@@ -170,7 +170,8 @@ class Program:
         target, found = make_target(HOST), {}
         folder = os.path.join(self.folder, "measured")
         self.tune("measured", self.nchw, HOST, trials=8, graph_tuner=True)
-        found["chosen"] = [record[0].task.name for record in records.load_records(os.path.join(folder, graph.GRAPH_LOG))]
+        chosen = records.load_records(os.path.join(folder, graph.GRAPH_LOG))
+        found["chosen"] = [record[0].task.name for record in chosen]
         with dispatch.Collector(folder, True, (), True) as collector:
             collector.look_at(optimise(self.nchw, target, {"disabled": [], "opt_level": None}, True, False), target)
         found["hits"] = [query["hit"] for query in collector.queries if "conv2d" in query["op"]]

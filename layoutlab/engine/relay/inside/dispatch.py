@@ -16,7 +16,7 @@ class Collector(ApplyHistoryBest):
     """Applies the best records of a folder's log, and of lent logs for what has none of its own; silent.
 
     `queries`: what `look_at` found. Without `use_records` every template gets its fallback configuration. `borrowed`
-    are `{"source", "folder"}` or `{"source", "log"}`, the first first. `graph_tuned`: the graph tuner's choices are used.
+    are `{"source", "folder"}` or `{"source", "log"}`, the first first. `graph_tuned`: with the graph tuner's choices.
     """
 
     def __init__(self, folder, use_records, borrowed=(), graph_tuned=False):
