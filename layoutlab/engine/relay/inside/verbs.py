@@ -115,7 +115,8 @@ def _laid_out(imported, lowered):
 
 
 def _collector(job):
-    return Collector(job["folder"], job["options"]["tune"], job["options"]["borrowed"])
+    options = job["options"]
+    return Collector(job["folder"], options["tune"], options["borrowed"], options["graph_tuner"])
 
 
 VERBS = {
