@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from layoutlab.engine.relay.interpreter import CACHE, VARIABLE, ask, find_python
+from layoutlab.engine.base import CompileJob, EngineOptions, HookOptions, TuningOptions
+from layoutlab.engine.relay.interpreter import CACHE, VARIABLE, find_python
 from layoutlab.engine.relay.provision import find_base, is_whole, provide
 from layoutlab.errors import DeviceError
 
@@ -36,31 +36,33 @@ def relay_python() -> str:
         pytest.skip(f"no Relay-era TVM: {error}")
 
 
-def inside_job(
+def relay_job(
+    python: str,
     model: Path,
     folder: Path,
     *,
-    target: dict[str, Any] = KRYO,
     convert_layout: str | None = None,
-    decisions: Sequence[Any] | None = None,
-    keep: bool = True,
+    hook: HookOptions | None = None,
+    tune: bool = False,
+    target: dict[str, Any] = KRYO,
     fuse: bool = True,
-) -> dict[str, Any]:
-    """A job of `inside.verbs` that tunes nothing."""
-    return {
-        "model": str(model),
-        "target": target,
-        "folder": str(folder),
-        "convert_layout": convert_layout,
-        "decisions": decisions,
-        "keep": keep,
-        "passes": {"disabled": [], "opt_level": None},
-        "fuse": fuse,
-        "options": {"tune": False, "borrowed": []},
-    }
+) -> CompileJob:
+    """A variant of a model, not tuned unless asked for."""
+    tuning = TuningOptions(
+        trials=8, search="evolutionary", cost_model="xgb", pack_weights=True, batch=4, population=8, seed=1
+    )
+    return CompileJob(
+        model_path=str(model),
+        target=target,
+        folder=str(folder),
+        convert_layout=convert_layout,
+        hook=hook,
+        tune=tune,
+        tuning=tuning,
+        fuse=fuse,
+        engine=EngineOptions(kind="relay", python=python),
+    )
 
 
-def laid_out(python: str, model: Path, folder: Path, **options: Any) -> dict[str, Any]:
-    """What TVM makes of a model's layouts."""
-    found: dict[str, Any] = ask(python, "lay_out", {"job": inside_job(model, folder, **options)}, folder=folder)
-    return found
+def quiet(event: str, **fields: Any) -> None:
+    """For what reports events that nobody wants."""

@@ -88,5 +88,7 @@ def test_without_an_interpreter_one_command_is_named(tmp_path: Path, monkeypatch
 
 
 def test_a_named_interpreter_has_to_be_one(tmp_path: Path) -> None:
-    with pytest.raises(DeviceError, match=r"^engine\.python names \S+, which is no program: name the python of a Relay"):
+    with pytest.raises(
+        DeviceError, match=r"^engine\.python names \S+, which is no program: name the python of a Relay"
+    ):
         find_python(str(tmp_path))
