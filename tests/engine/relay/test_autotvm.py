@@ -148,6 +148,6 @@ def test_the_graph_tuner_chooses_a_record_of_each_convolution(facts: dict[str, A
 def test_the_graph_tuner_is_refused_where_convolutions_have_several_templates(facts: dict[str, Any]) -> None:
     assert facts["graph_tuned"]["refused"] == (
         "graph_tuner needs one template for each convolution, of conv2d_NCHWc.x86 and depthwise_conv2d_NCHWc.x86, and "
-        "conv2d_nchw_spatial_pack.arm_cpu_1x8x16x16_16x8x3x3 is one of 3: leave graph_tuner out, or convert to NCHW for "
-        "an x86 target"
+        "conv2d_nchw_spatial_pack.arm_cpu_1x8x16x16_16x8x3x3 is one of 3: leave graph_tuner out, or convert to NCHW "
+        "for an x86 target"
     )
