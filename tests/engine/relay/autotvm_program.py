@@ -112,7 +112,7 @@ class Program:
         return dict(self.tune("clipped", self.mod, HOST, measurer, **options), space=smallest.space)
 
     def failing(self):
-        return self.tune("failing", self.mod, HOST, Formula(valid=False), trials=400, chosen=[0])
+        return self.tune("failing", self.mod, HOST, Formula(valid=False), trials=400, chosen=[1])
 
     def resumed(self):
         """A run that was killed in the middle of a line."""
@@ -125,7 +125,7 @@ class Program:
         return {"asked": len(measurer.asked), "lines": tuned["lines"], "said": self.said[-1]}
 
     def early(self):
-        return self.tune("early", self.mod, HOST, Formula(), trials=4000, early_stop=20, chosen=[0])
+        return self.tune("early", self.mod, HOST, Formula(), trials=4000, early_stop=20, chosen=[1])
 
     def measured(self):
         """Built and timed on this machine, then built into the network with TVM's own layout hook."""

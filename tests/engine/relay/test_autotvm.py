@@ -79,13 +79,13 @@ def test_trials_end_with_the_space(facts: dict[str, Any]) -> None:
 
 
 def test_a_task_without_a_valid_candidate_is_given_up_and_says_why(facts: dict[str, Any]) -> None:
-    task = facts["failing"]["tasks"][0]
+    task = facts["failing"]["tasks"][1]
     assert (task["trials"], task["failed"], task["best_us"]) == (32, 32, None)
     assert task["untuned_because"] == "every candidate failed: INSTANTIATION_ERROR: too many lanes"
 
 
 def test_tasks_that_were_not_chosen_are_skipped(facts: dict[str, Any]) -> None:
-    others = {task["untuned_because"] for task in facts["failing"]["tasks"][1:]}
+    others = {task["untuned_because"] for task in facts["failing"]["tasks"][:1]}
     assert others == {"skipped by the spec"}
 
 
@@ -97,7 +97,7 @@ def test_a_killed_run_goes_on_from_its_whole_lines(facts: dict[str, Any]) -> Non
 
 def test_a_task_ends_when_its_best_does_not_improve(facts: dict[str, Any]) -> None:
     assert facts["early"]["ended"] == "early stop"
-    assert facts["early"]["lines"] < 4000
+    assert facts["early"]["lines"] < 90  # the points of its space
 
 
 def test_candidates_are_built_and_timed_and_autotvm_reads_the_log(facts: dict[str, Any]) -> None:
@@ -148,5 +148,6 @@ def test_the_graph_tuner_chooses_a_record_of_each_convolution(facts: dict[str, A
 def test_the_graph_tuner_is_refused_where_convolutions_have_several_templates(facts: dict[str, Any]) -> None:
     assert facts["graph_tuned"]["refused"] == (
         "graph_tuner needs one template for each convolution, of conv2d_NCHWc.x86 and depthwise_conv2d_NCHWc.x86, and "
-        "conv2d_nchw_spatial_pack.arm_cpu is one of 3: leave graph_tuner out, or convert to NCHW for an x86 target"
+        "conv2d_nchw_spatial_pack.arm_cpu_1x8x16x16_16x8x3x3 is one of 3: leave graph_tuner out, or convert to NCHW "
+        "for an x86 target"
     )

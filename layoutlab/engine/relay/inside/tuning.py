@@ -109,7 +109,7 @@ class _Loop:
         self.show()
 
     def _rivals_best_s(self, search):
-        return min(best for best in self._rival_times(search) if best is not None)
+        return min((best for best in self._rival_times(search) if best is not None), default=0.0)
 
     def _rival_times(self, search):
         return [self._by_key[key].best_s for key in search.task.rivals if key in self._by_key]
