@@ -32,8 +32,8 @@ from layoutlab.store import Store
 class Run:
     """What every step of one experiment needs to know.
 
-    `lent` are records that may be borrowed; with `fresh` none are taken over from elsewhere. `engines` has what compiles
-    those variants that our TVM does not, by variant.
+    `lent` are records that may be borrowed; with `fresh` none are taken over from elsewhere. `engines` has, by
+    variant, what compiles those that our TVM does not.
     """
 
     loaded: LoadedSpec

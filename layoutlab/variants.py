@@ -51,7 +51,7 @@ def compile_job(
 
 
 def engine_options(spec: Spec, variant: VariantSpec) -> EngineOptions:
-    """What compiles the variant; for Relay with the interpreter that is found. Raises DeviceError when there is none."""
+    """What compiles the variant; for Relay with its interpreter. Raises DeviceError when there is none."""
     engine = spec.engine_of(variant)
     if engine.kind == "relax":
         return EngineOptions()

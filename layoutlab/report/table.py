@@ -10,9 +10,9 @@ from typing import Any
 from tabulate import tabulate
 
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
+from layoutlab.engine.relay.notes import engine_notes
 from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
-from layoutlab.engine.relay.notes import engine_notes
 from layoutlab.report.coverage import coverage_notes, coverage_records
 from layoutlab.report.pairs import pairs_table, ratio_text, spread_table
 from layoutlab.report.rounds import conditions_text, rounds_notes, rounds_record

@@ -562,8 +562,8 @@ class TuningSpec(_Part):
     )
     logs: tuple[Annotated[str, Field(min_length=1), Expected("the path of an AutoTVM log")], ...] = Field(
         default=(),
-        description="AutoTVM logs of elsewhere, relative to the spec's folder. Variants of the Relay engine use them for "
-        "what has no record of its own.",
+        description="AutoTVM logs of elsewhere, relative to the spec's folder. Variants of the Relay engine use them "
+        "for what has no record of its own.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What compiles the variants of a spec that are not compiled by our TVM: found, and asked what it is, before anything."""
+"""What compiles those variants of a spec that our TVM does not: found, and asked what it is, before anything else."""
 
 from __future__ import annotations
 

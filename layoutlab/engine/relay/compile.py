@@ -35,6 +35,7 @@ from layoutlab.engine.relay.decide import Decision, decide, read_convs, require_
 from layoutlab.engine.relay.executor import candidates
 from layoutlab.engine.relay.executor.link import link_artifact
 from layoutlab.engine.relay.interpreter import Report, ask, describe
+from layoutlab.engine.relay.trace import make_provenance
 from layoutlab.errors import StageError, UsageError
 from layoutlab.hooks import Conv
 from layoutlab.measure.cores import choose_cores
@@ -84,6 +85,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         tuning_ended=done["ended"],
         tune_s=done["tune_s"],
         build_s=done["build_s"],
+        provenance=make_provenance(Path(job.model_path).read_bytes(), done["functions"]),
         runner=RUNNER,
         built_by=engine.line,
     )

@@ -64,7 +64,11 @@ class RelayEngine:
                 for name, found in self.described["convs"].items()
             ),
             f"None from a hook {none}",
-            *(["its own hook forgets the layout of an NHWC kernel, which is told it"] if self.described["completed"] else []),
+            *(
+                ["its own hook forgets the layout of an NHWC kernel, which is told it"]
+                if self.described["completed"]
+                else []
+            ),
         ]
 
 

@@ -13,7 +13,7 @@ _ENGINES: TypeAdapter[dict[str, RelayEngine]] = TypeAdapter(dict[str, RelayEngin
 
 
 def engine_notes(engines: Mapping[str, Any]) -> list[str]:
-    """One line for each TVM, with the variants it compiled, and one for how it behaves; `engines` as a run records it."""
+    """Of each TVM the variants it compiled, and how it behaves; `engines` as a run records it."""
     variants: dict[str, list[str]] = {}
     known: dict[str, RelayEngine] = {}
     for variant, engine in _ENGINES.validate_python(dict(engines)).items():

@@ -1,7 +1,7 @@
 """`make relay`: an environment with a TVM that still has Relay, from PyPI.
 
-No release of Apache TVM with Relay is on PyPI any more. What is there is hhb-tvm, a fork for RISC-V chips: TVM 0.16 with
-Relay, AutoTVM, and an LLVM 17 that makes code for x86 and Arm too. docs/relay.md says where it differs.
+No release of Apache TVM with Relay is on PyPI any more. What is there is hhb-tvm, a fork for RISC-V chips: TVM 0.16
+with Relay, AutoTVM, and an LLVM 17 that makes code for x86 and Arm too. docs/relay.md says where it differs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _make(folder: Path, say: Callable[[str], None]) -> None:
 
 def find_base() -> str | None:
     """A Python for which there are wheels: this one, or one on the path that runs."""
-    if "%d.%d" % sys.version_info[:2] in PYTHONS:
+    if f"{sys.version_info[0]}.{sys.version_info[1]}" in PYTHONS:
         return sys.executable
     for version in PYTHONS:
         for name in (shutil.which(f"python{version}"), *_managed(version)):

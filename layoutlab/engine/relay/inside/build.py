@@ -6,11 +6,10 @@ import os
 import tvm
 from tvm import relay
 
-from .convs import calls_of
 from .layouts import kept, stock
 from .refused import Refused
 
-OBJECT, GRAPH, PARAMS, FUNCTIONS = "lib.o", "graph.json", "params.bin", "functions.json"
+OBJECT, GRAPH, PARAMS = "lib.o", "graph.json", "params.bin"
 
 
 def pass_context(passes, fuse, unfused=False):
@@ -36,8 +35,14 @@ def optimise(mod, target, passes, fuse, keep):
     return relay.transform.InferType()(lowered)
 
 
+def fuse_as_built(lowered, passes, fuse):
+    """The module of `optimise` in functions, as the build fuses it."""
+    with pass_context(passes, fuse):
+        return relay.transform.InferType()(relay.transform.FuseOps()(lowered))
+
+
 def build(mod, target, passes, fuse, keep, folder):
-    """Build the module into OBJECT, GRAPH, PARAMS and FUNCTIONS of a folder; returns the functions in their order."""
+    """Build the module into OBJECT, GRAPH and PARAMS of a folder; returns the graph."""
     with hook_context(keep), pass_context(passes, fuse):
         factory = relay.build(mod, target=target, params={})
     library = factory.get_lib() if hasattr(factory, "get_lib") else factory.lib
@@ -49,28 +54,7 @@ def build(mod, target, passes, fuse, keep, folder):
     _write(folder, GRAPH, graph.encode())
     params = factory.get_params() if hasattr(factory, "get_params") else factory.params
     _write(folder, PARAMS, bytes(relay.save_param_dict(params)))
-    functions = list_functions(json.loads(graph))
-    _write(folder, FUNCTIONS, json.dumps(functions, indent=1).encode())
-    return functions
-
-
-def list_functions(graph):
-    """Each call of the graph in the order they run in: its function, and the numbers of its convolutions."""
-    found, convs = [], 0
-    for node in graph["nodes"]:
-        if node["op"] != "tvm_op" or node["attrs"]["func_name"] == "__nop":
-            continue
-        name = node["attrs"]["func_name"]
-        # A function has at most one convolution, after which it is named.
-        count = 1 if "conv2d" in name and "weight_transform" not in name.replace("without_weight_transform", "") else 0
-        found.append({"name": name, "node": node["name"], "convs": list(range(convs, convs + count))})
-        convs += count
-    return found
-
-
-def ops_of(mod):
-    """Names of the operators of an unfused module, in the order they run in."""
-    return [call.op.name for call in calls_of(mod["main"])]
+    return json.loads(graph)
 
 
 def _write(folder, name, data):

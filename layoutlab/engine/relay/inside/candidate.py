@@ -85,6 +85,7 @@ def _failed(kind, error):
 def _task(target, key):
     if (target, key) not in _TASKS:
         # Templates are known once the operators' strategies are.
+        import tvm.autotvm.graph_tuner
         import tvm.relay
 
         name, arguments = json.loads(key)

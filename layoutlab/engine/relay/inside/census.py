@@ -5,7 +5,7 @@ from tvm import relay
 from .convs import ALL_CONVS, calls_of, layout_label, shape_of
 
 _TRANSFORMS = ("layout_transform", "transpose")
-_BYTES = {"float16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "int64": 8, "float64": 8}
+BYTES = {"float16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1, "int64": 8, "float64": 8}
 
 
 def take_census(mod):
@@ -27,7 +27,7 @@ def _moves(call):
 
 def _transform(call, users):
     before, after = shape_of(call.args[0]), shape_of(call)
-    size = _BYTES.get(str(call.checked_type.dtype), 4)
+    size = BYTES.get(str(call.checked_type.dtype), 4)
     return {
         "op": call.op.name,
         "after": _name(call.args[0]),

@@ -7,7 +7,8 @@ from tvm import autotvm
 from tvm.autotvm.task.dispatcher import ApplyHistoryBest
 
 from .convs import calls_of
-from .records import LOG
+from .graph import GRAPH_LOG
+from .records import LOG, load_records
 from .tasks import call_signature, placeholders_of, workload_key
 
 
@@ -15,16 +16,18 @@ class Collector(ApplyHistoryBest):
     """Applies the best records of a folder's log, and of lent logs for what has none of its own; silent.
 
     `queries`: what `look_at` found. Without `use_records` every template gets its fallback configuration. `borrowed`
-    are `{"source", "folder"}` or `{"source", "log"}`, the first first.
+    are `{"source", "folder"}` or `{"source", "log"}`, the first first. `graph_tuned`: with the graph tuner's choices.
     """
 
-    def __init__(self, folder, use_records, borrowed=()):
+    def __init__(self, folder, use_records, borrowed=(), graph_tuned=False):
         super().__init__(None)
         self.queries = []
         self._origin, self._given = {}, {}
         self._lenders = {}
         if use_records:
-            self.load(_records(os.path.join(folder, LOG)))
+            self.load(load_records(os.path.join(folder, LOG)))
+            if graph_tuned:
+                self._prefer(load_records(os.path.join(folder, GRAPH_LOG)))
             for lent in borrowed:
                 self._borrow(lent)
 
@@ -73,10 +76,17 @@ class Collector(ApplyHistoryBest):
             used.setdefault(query["task"], []).append(query)
         return [_marked(task, used.get(task["workload"], [])) for task in tasks]
 
+    def _prefer(self, records):
+        """What the graph tuner chose comes before what is fastest alone; of one workload the first choice is taken."""
+        for inp, result in reversed(records):
+            for key in inp.target.keys:
+                self.best_by_targetkey[key, inp.task.workload] = (inp, result)
+            self.best_by_model.pop((inp.target.model, inp.task.workload), None)
+
     def _borrow(self, lent):
         path = lent.get("log") or os.path.join(lent["folder"], LOG)
         have = set(key[1] for key in self.best_by_targetkey)
-        records = [(inp, res) for inp, res in _records(path) if inp.task.workload not in have and res.error_no == 0]
+        records = [(inp, res) for inp, res in load_records(path) if inp.task.workload not in have and res.error_no == 0]
         self.load(records)
         for inp, _ in records:
             self._lenders[_key(inp.task.workload)] = lent["source"]
@@ -115,21 +125,3 @@ def _marked(task, queries):
 
 def _key(workload):
     return workload_key(workload[0], workload[1:])
-
-
-def _records(path):
-    """The records of a log that this TVM can read."""
-    found = []
-    if not os.path.exists(path):
-        return found
-    with open(path, errors="replace") as file:
-        for line in file:
-            if not line.strip() or line.startswith("#"):
-                continue
-            try:
-                record = autotvm.record.decode(line)
-            except Exception:
-                continue
-            if record is not None:
-                found.append(record)
-    return found

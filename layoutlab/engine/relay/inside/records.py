@@ -109,6 +109,24 @@ def _range(space):
     return getattr(space, "range_length", None) or len(space)
 
 
+def load_records(path):
+    """AutoTVM's own (input, result) of each line of a log that this TVM can read; nothing where there is no file."""
+    found = []
+    if not os.path.exists(path):
+        return found
+    with open(path, errors="replace") as file:
+        for line in file:
+            if not line.strip() or line.startswith("#"):
+                continue
+            try:
+                record = autotvm.record.decode(line)
+            except Exception:
+                continue
+            if record is not None:
+                found.append(record)
+    return found
+
+
 class Log:
     """The log in a folder, to which whole lines are appended, each on disk before the next trial is proposed."""
 

@@ -6,6 +6,7 @@ resumed budget from zero, and keeps no reason of a failure.
 
 import time
 
+from . import graph
 from .measuring import Measurer
 from .records import LOG, Log, read_log
 from .search import TaskSearch
@@ -46,9 +47,15 @@ def tune(mod, params, target, folder, options, report, measurer=None):
     searches = _searches(tasks, folder, target, options)
     loop = _Loop(_chosen(searches, options), options, Log(folder), report, started)
     loop.show()
-    if loop.left() > 0 and loop.open_searches():
+    open_tasks = loop.left() > 0 and loop.open_searches()
+    chosen_by_graph = options.get("graph_tuner") and options["chosen"] is None
+    if chosen_by_graph:
+        graph.require_possible(tasks)
+    if open_tasks or chosen_by_graph:
         with measurer or Measurer(target, options) as ready:
             loop.run(ready)
+            if chosen_by_graph:
+                graph.choose(mod, target, folder, ready)
     return {
         "tasks": _coverage(searches, folder, options),
         "ended": loop.why_ended(),
@@ -102,7 +109,7 @@ class _Loop:
         self.show()
 
     def _rivals_best_s(self, search):
-        return min(best for best in self._rival_times(search) if best is not None)
+        return min((best for best in self._rival_times(search) if best is not None), default=0.0)
 
     def _rival_times(self, search):
         return [self._by_key[key].best_s for key in search.task.rivals if key in self._by_key]

@@ -12,6 +12,7 @@ from .importer import import_model, module_text
 from .layouts import alter_layouts, convert_layout, list_convs
 from .probe import describe as probe
 from .targets import make_target
+from .trace import list_executed, output_names
 
 
 def describe(report, target):
@@ -66,7 +67,7 @@ def compile(report, job):
     report("stage", name="build")
     started = time.time()
     with _collector(job):
-        functions = builder.build(converted, target, job["passes"], job["fuse"], job["keep"], folder)
+        graph = builder.build(converted, target, job["passes"], job["fuse"], job["keep"], folder)
     lowered, collector = _lowered(converted, job)
     return dict(
         _laid_out(imported, lowered),
@@ -76,7 +77,7 @@ def compile(report, job):
         tune_s=covered["tune_s"],
         build_s=time.time() - started,
         inputs=inputs,
-        functions=functions,
+        functions=_functions(imported, lowered, graph, job),
     )
 
 
@@ -103,6 +104,11 @@ def _lowered(converted, job):
     return lowered, collector
 
 
+def _functions(imported, lowered, graph, job):
+    fused = builder.fuse_as_built(lowered, job["passes"], job["fuse"])
+    return list_executed(imported, lowered, fused, output_names(job["model"]), graph)
+
+
 def _laid_out(imported, lowered):
     return {
         "census_before": take_census(imported),
@@ -115,7 +121,8 @@ def _laid_out(imported, lowered):
 
 
 def _collector(job):
-    return Collector(job["folder"], job["options"]["tune"], job["options"]["borrowed"])
+    options = job["options"]
+    return Collector(job["folder"], options["tune"], options["borrowed"], options["graph_tuner"])
 
 
 VERBS = {
