@@ -104,7 +104,7 @@ def check_itself(
 
 def _once(run: Run, artifact: Artifact, number: int, runs: int) -> SelfComparison:
     measure = run.spec.measure
-    runner = {"kind": "artifact", "path": artifact.path, "threads": run.spec.threads}
+    runner = {"kind": artifact.runner, "path": artifact.path, "threads": run.spec.threads}
     with run.choice.device.lease(run.log("device")) as device:
         key = {"aa": number, "artifact": artifact.sha256, "measure": measure.model_dump(), "threads": run.spec.threads}
         protocol = hash_json({**series_of(run.store), **key, "device": run.choice.device.name, "device_id": device.id})

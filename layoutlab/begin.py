@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +14,8 @@ from layoutlab.device.choose import choose
 from layoutlab.device.kryo.provision import provision
 from layoutlab.device.rpc.device import describe_remote
 from layoutlab.engine.base import to_json
+from layoutlab.engine.relay.begin import describe_engines
+from layoutlab.engine.relay.interpreter import RelayEngine
 from layoutlab.errors import DeviceError, ModelError, StageError
 from layoutlab.measure.cores import choose_cores
 from layoutlab.model.ask import ask_about
@@ -31,7 +33,8 @@ from layoutlab.store import Store
 class Run:
     """What every step of one experiment needs to know.
 
-    `lent` are records that may be borrowed; with `fresh` none are taken over from elsewhere.
+    `lent` are records that may be borrowed; with `fresh` none are taken over from elsewhere. `engines` has, by
+    variant, what compiles those that our TVM does not.
     """
 
     loaded: LoadedSpec
@@ -43,6 +46,7 @@ class Run:
     allowed: tuple[str, ...]
     lent: tuple[Lent, ...] = ()
     fresh: bool = False
+    engines: Mapping[str, RelayEngine] = field(default_factory=dict)
 
     @property
     def spec(self) -> Spec:
@@ -99,7 +103,10 @@ def begin(
         allowed=allowed,
         lent=lend(borrow, store.folder / "borrowed"),
         fresh=fresh,
+        engines=describe_engines(loaded.spec, choice.target, store.folder / "logs" / "engine.log"),
     )
+    for line in dict.fromkeys(engine.line for engine in run.engines.values()):
+        progress.say(f"engine: {line}")
     store.append(
         kind,
         spec=loaded.spec.model_dump(mode="json"),
@@ -115,6 +122,7 @@ def begin(
         rounds=run.rounds,
         threads=loaded.spec.threads,
         versions=run.versions,
+        **({"engines": {name: asdict(engine) for name, engine in run.engines.items()}} if run.engines else {}),
     )
     if inputs is None:
         _write_inputs(run)

@@ -19,10 +19,12 @@ from layoutlab.records.start import find_records, repair_and_say
 from layoutlab.spec.models import VariantSpec
 from layoutlab.spent import additional_trials, count_records, tuned_since
 from layoutlab.tuning_progress import keep_progress
-from layoutlab.variants import compile_job, users_hook, worker_environment
+from layoutlab.variants import autotvm_logs, compile_job, users_hook, worker_environment
 
 # The fields of `tuning` that say how much of a variant is tuned.
 _BUDGET = ("trials", "time_limit_s", "early_stop", "skip")
+# What only concerns the Relay engine.
+_AUTOTVM = ("tuner", "graph_tuner", "logs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +159,9 @@ def _hook_sha256(run: Run, variant: VariantSpec) -> str | None:
 def _identity(run: Run, variant: VariantSpec) -> Identity:
     """What the variant's records depend on: how far and where tuning went is left out, so that it can go on."""
     hook = variant.alter_op_layout
-    tuning = run.spec.tuning.model_dump(mode="json", exclude={*_BUDGET, "workers", "pack_weights"})
+    tuning = run.spec.tuning.model_dump(mode="json", exclude={*_BUDGET, "workers", "pack_weights", *_AUTOTVM})
+    if variant.name in run.engines and run.spec.tuning.tuner is not None:
+        tuning["tuner"] = run.spec.tuning.tuner
     if run.choice.address is not None:
         # There is more than one kind of core on most phones.
         tuning["cores"] = run.spec.measure.model_dump(mode="json")["cores"]
@@ -165,7 +169,7 @@ def _identity(run: Run, variant: VariantSpec) -> Identity:
         device=run.choice.device.name,
         simulated=run.choice.device.simulated,
         target=run.choice.target,
-        versions=record_versions(run.versions),
+        versions=_record_versions(run, variant),
         model_sha256=run.model_sha256,
         convert_layout=variant.convert_layout,
         hook=hook.model_dump(mode="json", exclude_none=True) if hook else None,
@@ -174,7 +178,29 @@ def _identity(run: Run, variant: VariantSpec) -> Identity:
         tuning=tuning if variant.tune else None,
         fuse=variant.fuse,
         passes=None if variant.passes.is_default else variant.passes.model_dump(mode="json", exclude_defaults=True),
+        engine="relay" if variant.name in run.engines else None,
     )
+
+
+def _engine_key(run: Run, variant: VariantSpec) -> dict[str, Any]:
+    """What the library of another engine's variant depends on besides."""
+    engine = run.engines.get(variant.name)
+    if engine is None:
+        return {}
+    logs = [file_sha256(path) for path in autotvm_logs(run.loaded)]
+    graph_tuner = {"graph_tuner": True} if run.spec.tuning.graph_tuner else {}
+    return {"engine": engine.line, **({"logs": logs} if logs else {}), **graph_tuner}
+
+
+def _record_versions(run: Run, variant: VariantSpec) -> dict[str, str]:
+    """The versions that the variant's records depend on, with another engine's TVM in the place of ours."""
+    versions = record_versions(run.versions)
+    engine = run.engines.get(variant.name)
+    if engine is None:
+        return versions
+    tophub = {"tophub": "used"} if run.spec.engine_of(variant).tophub else {}
+    ours = {name: version for name, version in versions.items() if not name.startswith("apache-tvm")}
+    return {**ours, "relay": engine.version, **tophub}
 
 
 def _built_key(run: Run, variant: VariantSpec, records: VariantRecords) -> str:
@@ -185,6 +211,7 @@ def _built_key(run: Run, variant: VariantSpec, records: VariantRecords) -> str:
             "origin": records.origin,
             "lent": [[loan.source, loan.sha256] for loan in run.lent] if variant.tune else [],
             "versions": run.versions,
+            **_engine_key(run, variant),
         }
     )
 

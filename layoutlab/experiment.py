@@ -18,6 +18,7 @@ from layoutlab.begin import Run, begin
 from layoutlab.compiling import compile_variant, file_sha256, hash_json
 from layoutlab.device.base import Leased
 from layoutlab.engine.base import Artifact
+from layoutlab.engine.relay.begin import relay_pythons
 from layoutlab.errors import (
     EXIT_VARIANT_FAILED,
     EXIT_WRONG_OUTPUTS,
@@ -63,6 +64,7 @@ def run_experiment(
     """
     require_allowed(loaded, allowed)
     require_allowed_tool(loaded, allowed)
+    relay_pythons(loaded.spec)
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name, progress.record) as store:
         run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh, inputs=inputs)
@@ -108,7 +110,7 @@ def _baseline_runner(run: Run) -> dict[str, Any]:
 
 
 def _artifact_runner(run: Run, artifact: Artifact) -> dict[str, Any]:
-    return {"kind": "artifact", "path": artifact.path, "threads": run.spec.threads}
+    return {"kind": artifact.runner, "path": artifact.path, "threads": run.spec.threads}
 
 
 def _check(run: Run, variant: VariantSpec, artifact: Artifact, reference: Path) -> None:

@@ -79,18 +79,35 @@ def hash_hook(report: Any, name: str, allowed: list[str]) -> str:
     return hooks.source_sha256(hooks.resolve(name, allowed))
 
 
-def compile_variant(report: Any, job: dict[str, Any]) -> dict[str, Any]:
-    """A tuned, built variant; see `layoutlab.engine.relax.compile`."""
+def _engine(job: CompileJob) -> Any:
+    """The module `compile` of the engine that the job names."""
+    if job.engine.kind == "relay":
+        from layoutlab.engine.relay import compile as relay_compile
+
+        return relay_compile
     from layoutlab.engine.relax import compile as relax_compile
 
-    return to_json(relax_compile.compile_variant(from_json(CompileJob, job), report))
+    return relax_compile
+
+
+def describe_relay(report: Any, python: str, target: dict[str, Any]) -> dict[str, Any]:
+    """What the TVM of another interpreter is; see `layoutlab.engine.relay.interpreter`."""
+    from layoutlab.engine.relay.interpreter import describe
+
+    report("stage", name="start")
+    return asdict(describe(python, target, None))
+
+
+def compile_variant(report: Any, job: dict[str, Any]) -> dict[str, Any]:
+    """A tuned, built variant; see `layoutlab.engine.relax.compile` and `layoutlab.engine.relay.compile`."""
+    described = from_json(CompileJob, job)
+    return to_json(_engine(described).compile_variant(described, report))
 
 
 def list_tasks(report: Any, job: dict[str, Any]) -> list[dict[str, Any]]:
     """The tuning tasks of a variant, with what its records know about them."""
-    from layoutlab.engine.relax import compile as relax_compile
-
-    return [to_json(task) for task in relax_compile.list_tasks(from_json(CompileJob, job), report)]
+    described = from_json(CompileJob, job)
+    return [to_json(task) for task in _engine(described).list_tasks(described, report)]
 
 
 def find_shared(report: Any, job: dict[str, Any], others: str) -> list[dict[str, Any]]:
@@ -102,9 +119,8 @@ def find_shared(report: Any, job: dict[str, Any], others: str) -> list[dict[str,
 
 def tune_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
     """A variant tuned, or some tasks of it, without building it."""
-    from layoutlab.engine.relax import compile as relax_compile
-
-    return to_json(relax_compile.tune_variant(from_json(CompileJob, job), from_json(TuneRequest, request), report))
+    described = from_json(CompileJob, job)
+    return to_json(_engine(described).tune_variant(described, from_json(TuneRequest, request), report))
 
 
 def explain_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> list[dict[str, Any]]:
@@ -118,9 +134,8 @@ def explain_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -
 
 def lay_out(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     """What a variant does to the layouts, without tuning or building it."""
-    from layoutlab.engine.relax import compile as relax_compile
-
-    return to_json(relax_compile.lay_out(from_json(CompileJob, job), report)[1])
+    described = from_json(CompileJob, job)
+    return to_json(_engine(described).report_layouts(described, report))
 
 
 def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
@@ -143,7 +158,9 @@ def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
 def compute_outputs(report: Any, **arguments: Any) -> dict[str, Any]:
     """Run a model on every input set; see `layoutlab.device.on_device`."""
     from layoutlab.device import on_device
+    from layoutlab.engine.relay.executor import runner
 
+    runner.register()
     report("stage", name="run")
     return on_device.compute_outputs(**arguments)
 
@@ -151,14 +168,16 @@ def compute_outputs(report: Any, **arguments: Any) -> dict[str, Any]:
 def take_samples(report: Any, **arguments: Any) -> dict[str, Any]:
     """Time a model; see `layoutlab.device.on_device`."""
     from layoutlab.device import on_device
+    from layoutlab.engine.relay.executor import runner
 
+    runner.register()
     report("stage", name="measure")
     return on_device.take_samples(**arguments)
 
 
 def time_functions(report: Any, **arguments: Any) -> dict[str, Any]:
     """Time each function of a variant; see `layoutlab.device.function_times`."""
-    from layoutlab.device.function_times import time_functions
+    from layoutlab.engine.relay.executor.function_times import time_functions
 
     report("stage", name="profile")
     return time_functions(**arguments)
@@ -198,7 +217,7 @@ def simulate_outputs(report: Any, runner: dict[str, Any], inputs: str, outputs: 
     from layoutlab.device.kryo import held
 
     report("stage", name="run")
-    core = held.core().core()
+    core = held.core().core(runner["kind"])
     paths = {"inputs": core.place(Path(inputs), "inputs.npz"), "outputs": str(Path(outputs).resolve())}
     with core.session(_SIMULATED_S) as session:
         return dict(session.do("compute_outputs", runner=core.placed_runner(runner), **paths))
@@ -292,6 +311,7 @@ VERBS: dict[str, Callable[..., Any]] = {
     "bind_batch": bind_batch,
     "cut_model": cut_model,
     "hash_hook": hash_hook,
+    "describe_relay": describe_relay,
     "compile_variant": compile_variant,
     "list_tasks": list_tasks,
     "find_shared": find_shared,

@@ -77,7 +77,7 @@ class _ProfiledRun:
         artifact = self._artifact(variant.name)
         if self._device is None:
             return self._simulated(variant.name, artifact)
-        runner = {"kind": "artifact", "path": artifact.path, "threads": self._loaded.spec.threads}
+        runner = {"kind": artifact.runner, "path": artifact.path, "threads": self._loaded.spec.threads}
         log = self._log(variant.name)
         with self._device.lease(log) as leased:
             assert isinstance(leased, TimesFunctions)  # as all are that measure

@@ -55,6 +55,6 @@ def _end_interrupted(store: Store, key: str, folder: Path) -> None:
 
 
 def count_records(folder: Path) -> int:
-    """Trials in the records of `folder`: whole lines."""
-    path = folder / "records.jsonl"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
+    """Trials in the records of `folder`, MetaSchedule's or AutoTVM's: whole lines."""
+    paths = [folder / name for name in ("records.jsonl", "autotvm.log")]
+    return sum(path.read_bytes().count(b"\n") for path in paths if path.exists())

@@ -9,11 +9,12 @@ from typing import Any
 
 from layoutlab.device.base import DeviceKind
 from layoutlab.device.rpc.address import RpcAddress
-from layoutlab.engine.base import BorrowedRecords, CompileJob, HookOptions, PassOptions, TuningOptions
+from layoutlab.engine.base import BorrowedRecords, CompileJob, EngineOptions, HookOptions, PassOptions, TuningOptions
+from layoutlab.engine.relay.interpreter import find_python
 from layoutlab.errors import UsageError
 from layoutlab.hooks import is_allowed, not_allowed
 from layoutlab.spec.load import LoadedSpec
-from layoutlab.spec.models import VariantSpec
+from layoutlab.spec.models import Spec, VariantSpec
 
 
 def compile_job(
@@ -36,15 +37,30 @@ def compile_job(
         hook=hook_options(variant, allowed, loaded.conv_numbers),
         tune=variant.tune,
         tuning=TuningOptions(
-            **loaded.spec.tuning.model_dump(),
+            **loaded.spec.tuning.model_dump(exclude={"logs"}),
             cores=loaded.spec.measure.cores,
             passes=PassOptions(disabled=variant.passes.disabled, opt_level=variant.passes.opt_level),
+            logs=tuple(str(path) for path in autotvm_logs(loaded)),
         ),
         device_kind=device_kind,
         rpc=rpc,
         borrowed=tuple(borrowed),
         fuse=variant.fuse,
+        engine=engine_options(loaded.spec, variant),
     )
+
+
+def engine_options(spec: Spec, variant: VariantSpec) -> EngineOptions:
+    """What compiles the variant; for Relay with its interpreter. Raises DeviceError when there is none."""
+    engine = spec.engine_of(variant)
+    if engine.kind == "relax":
+        return EngineOptions()
+    return EngineOptions(kind="relay", python=find_python(engine.python), tophub=engine.tophub)
+
+
+def autotvm_logs(loaded: LoadedSpec) -> list[Path]:
+    """The absolute paths of the AutoTVM logs that the spec names."""
+    return [Path(os.path.realpath(loaded.path.parent / log)) for log in loaded.spec.tuning.logs]
 
 
 def hook_options(
@@ -73,6 +89,11 @@ def compiled_otherwise(variant: VariantSpec) -> list[str]:
     if variant.passes.opt_level is not None:
         flags.append(f"opt level {variant.passes.opt_level}")
     return flags
+
+
+def relay_flags(variant: VariantSpec) -> list[str]:
+    """What tables flag of a variant that Relay compiles, where TVM's own hook decides unless the spec names one."""
+    return ["Relay"] if variant.alter_op_layout else ["Relay", "TVM's own hook"]
 
 
 def users_hook(variant: VariantSpec) -> str | None:

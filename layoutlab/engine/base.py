@@ -101,7 +101,9 @@ class Artifact:
     `conv_us` has for each of `convs` the best time of its function in the tuning records, None where it is untuned.
     `tuning_ended` is why: "budget", "time limit", "early stop" or "nothing left" to try; None where nothing was tuned.
     `tune_s` is the time of the run that finished the tuning; interrupted runs before it are not in it. `provenance`
-    says which operators its functions compute; None in what an earlier layoutlab built.
+    says which operators its functions compute; None in what an earlier layoutlab built, and where that is not known.
+    `runner` is the kind of runner that the library is for (see `device.runners`), `built_by` what tables say of an
+    engine that is not ours.
     """
 
     path: str
@@ -116,6 +118,8 @@ class Artifact:
     tune_s: float = 0.0
     build_s: float = 0.0
     provenance: Provenance | None = None
+    runner: str = "artifact"
+    built_by: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +157,8 @@ USUAL_PASSES = PassOptions()
 class TuningOptions:
     """How a variant is tuned: the fields of the spec's `tuning`, and `measure.cores`, where candidates are timed.
 
-    `passes` are those of the variant, for its candidates are made with the same.
+    `passes` are those of the variant, for its candidates are made with the same. `tuner`, `graph_tuner` and `logs`
+    (files, absolute) are AutoTVM's, for variants of the Relay engine.
     """
 
     trials: int
@@ -172,6 +177,9 @@ class TuningOptions:
     min_repeat_ms: int = 15
     cores: str | tuple[int, ...] = "big"
     passes: PassOptions = USUAL_PASSES
+    tuner: str | None = None
+    graph_tuner: bool = False
+    logs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,6 +188,21 @@ class BorrowedRecords:
 
     source: str
     folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineOptions:
+    """What compiles a variant: our TVM's Relax, or the Relay of a TVM in the interpreter `python`.
+
+    With `tophub` that TVM may download and use the records it was once shipped with.
+    """
+
+    kind: Literal["relax", "relay"] = "relax"
+    python: str | None = None
+    tophub: bool = False
+
+
+RELAX = EngineOptions()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -203,6 +226,7 @@ class CompileJob:
     rpc: RpcAddress | None = None
     borrowed: tuple[BorrowedRecords, ...] = ()
     fuse: bool = True
+    engine: EngineOptions = RELAX
 
 
 @dataclass(frozen=True, kw_only=True)

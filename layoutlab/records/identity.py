@@ -31,7 +31,7 @@ class Identity:
     the model as it is compiled (its batch bound), `hook` the hook with its options as the spec has it, and
     `hook_sha256` the hash of the source of a user's own. `tuning` has the settings that say how was tuned, not how
     much; it is None for a variant that is not tuned. `fuse` and `passes` are as the spec has them, `passes` None for
-    TVM's own.
+    TVM's own. `engine` is what compiled where that is not Relax: its name, and its TVM in `versions`.
     """
 
     device: str
@@ -46,6 +46,7 @@ class Identity:
     tuning: dict[str, Any] | None
     fuse: bool = True
     passes: dict[str, Any] | None = None
+    engine: str | None = None
 
     def key(self) -> str:
         """Twelve hex digits: equal for equal identities."""
@@ -53,7 +54,7 @@ class Identity:
 
     def written(self) -> dict[str, Any]:
         """As files and keys have it: what came later is left out where it is the default, as it was before it came."""
-        later = {"fuse": True, "passes": None}
+        later = {"fuse": True, "passes": None, "engine": None}
         return {name: value for name, value in asdict(self).items() if name not in later or value != later[name]}
 
 

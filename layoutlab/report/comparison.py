@@ -17,7 +17,7 @@ from layoutlab.report.pairs import Pair, exact_pairs, measured_pairs
 from layoutlab.report.rounds import Rounds, last_taken, rounds_of, summarise_conditions
 from layoutlab.spec.models import Spec, VariantSpec
 from layoutlab.store import Store
-from layoutlab.variants import compiled_otherwise
+from layoutlab.variants import compiled_otherwise, relay_flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +248,8 @@ def _row(variant: VariantSpec, artifact: Artifact | None, events: Sequence[dict[
     if failed:
         keys = ("stage", "cause", "log", "exit_code")
         return Row(**fields, failure=Failure(**{key: failed[key] for key in keys}))
-    return Row(**fields, flags=(*compiled_otherwise(variant), *_flags(fields)))
+    engine = relay_flags(variant) if artifact and artifact.built_by else []
+    return Row(**fields, flags=(*engine, *compiled_otherwise(variant), *_flags(fields)))
 
 
 def _sources(variant: str, artifact: Artifact | None, events: Sequence[dict[str, Any]]) -> dict[str, Any]:

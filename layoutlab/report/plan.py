@@ -7,6 +7,8 @@ from pathlib import Path
 from tabulate import tabulate
 
 from layoutlab.device.choose import why_not_simulated
+from layoutlab.engine.relay.begin import relay_pythons
+from layoutlab.errors import DeviceError
 from layoutlab.progress import duration
 from layoutlab.report.estimate import estimate_text, least_s
 from layoutlab.report.search import search_text
@@ -20,6 +22,9 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
     """Variants, budgets, the protocol with its least duration, an estimate, and the files that will be written."""
     spec = loaded.spec
     rows = [_row(variant, spec.tuning.trials) for variant in spec.variants]
+    engines = [spec.engine_of(variant).kind for variant in spec.variants]
+    if "relay" in engines:
+        rows = [{**row, "engine": engine} for row, engine in zip(rows, engines, strict=True)]
     target = spec.target if isinstance(spec.target, str) else format_target(spec.target)
     return "\n".join(
         [
@@ -28,6 +33,7 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
             "",
             tabulate(rows, headers="keys", tablefmt="simple", disable_numparse=True),
             "",
+            *_relay(spec),
             *([f"tuning: {search_text(spec.tuning.model_dump())}"] if any(v.tune for v in spec.variants) else []),
             f"outputs checked on {spec.check.inputs} inputs",
             *_protocol(spec),
@@ -37,6 +43,15 @@ def plan_text(loaded: LoadedSpec, results: Path) -> str:
             "",
         ]
     )
+
+
+def _relay(spec: Spec) -> list[str]:
+    """Which interpreters compile, or how to get one: what a run would fail for."""
+    try:
+        pythons = relay_pythons(spec)
+    except DeviceError as error:
+        return [f"it cannot run yet: {error}"]
+    return [f"engine relay: {python}" for python in dict.fromkeys(pythons.values())]
 
 
 def _protocol(spec: Spec) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from tabulate import tabulate
 
 from layoutlab.device.kryo.constants import CLOCK_GHZ, PENALTY
+from layoutlab.engine.relay.notes import engine_notes
 from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.report.coverage import coverage_notes, coverage_records
@@ -213,6 +214,7 @@ def _notes(comparison: Comparison) -> list[str]:
         for row in comparison.rows
         if row.failure
     ]
+    notes += engine_notes(comparison.run.get("engines", {}))
     notes += coverage_notes(comparison)
     notes += [line for variant, found in comparison.records.items() for line in _sources(variant, found)]
     notes.append(f"device: {run['device_reason']}")

@@ -33,6 +33,7 @@ from layoutlab.spec.words import did_you_mean, listed, quoted
 
 HOOKS = ("keep", "nhwc", "nchw", "nchwc")
 DEVICES = ("auto", "host", "kryo")
+ENGINES = ("relax", "relay")
 DEVICE_FORMS = "auto, host, kryo, rpc://host:port/key, agent://host:port or {rpc: host:port, key: …}"
 DEFAULT_BLOCK = 8
 # Schedules of TVM take seeds from 1 to this; the others keep to the same bound.
@@ -436,6 +437,42 @@ class PassesSpec(_Part):
         return self == PassesSpec()
 
 
+class EngineSpec(_Part):
+    """What compiles: Relax, or Relay, in a TVM of its time and an interpreter of its own."""
+
+    kind: Literal["relax", "relay"] = Field(
+        description="relax: the TVM that layoutlab is installed with, tuned by MetaSchedule; relay: a TVM from before "
+        "Relax, tuned by AutoTVM."
+    )
+    python: Annotated[str | None, Expected("the path of a Python that can import a TVM with Relay")] = Field(
+        default=None,
+        pattern=r"^[^\x00-\x1f\x7f-][^\x00-\x1f\x7f]*$",
+        description="The interpreter of that TVM. Left out: what LAYOUTLAB_RELAY_PYTHON names, else what `make relay` "
+        "made.",
+    )
+    tophub: bool = Field(
+        default=False, description="Let that TVM download the records it was once shipped with (TopHub), and use them."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _rules(self) -> EngineSpec:
+        _raise_first(rules.engine_problems(self.model_dump()))
+        return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        mapping = handler.resolve_ref_schema(handler(core))
+        return {"anyOf": [{"type": "string", "enum": list(ENGINES)}, dict(mapping)]}
+
+
+_ENGINE = Expected(f"{', '.join(ENGINES)} or {{kind: relay, python: …}}", ENGINES)
+
+
 class VariantSpec(_Part):
     """One way to lay out the model's data, and whether it is tuned."""
 
@@ -458,6 +495,9 @@ class VariantSpec(_Part):
         default=True, description="Fuse operators into shared functions; false makes each a function of its own."
     )
     passes: PassesSpec = Field(default=PassesSpec(), description="Passes of TVM that this variant is compiled without.")
+    engine: Annotated[EngineSpec | None, _ENGINE] = Field(
+        default=None, description="What compiles this variant; left out: the spec's engine."
+    )
 
 
 class TuningSpec(_Part):
@@ -515,6 +555,21 @@ class TuningSpec(_Part):
         ge=0,
         le=10_000,
         description="Shortest duration of one repeat, in ms. With cold_cache single calls are timed for as long.",
+    )
+    tuner: Literal["xgb", "ga", "random", "gridsearch"] | None = Field(
+        default=None,
+        description="AutoTVM's tuner, for variants of the Relay engine. Left out: what is nearest to search, which is "
+        "xgb for evolutionary.",
+    )
+    graph_tuner: bool = Field(
+        default=False,
+        description="Let AutoTVM's graph tuner choose among the records of each convolution, counting the layout "
+        "transforms between them; for variants of the Relay engine on x86, where a convolution has one template.",
+    )
+    logs: tuple[Annotated[str, Field(min_length=1), Expected("the path of an AutoTVM log")], ...] = Field(
+        default=(),
+        description="AutoTVM logs of elsewhere, relative to the spec's folder. Variants of the Relay engine use them "
+        "for what has no record of its own.",
     )
 
 
@@ -576,6 +631,9 @@ class Spec(_Part):
         default=DeviceSpec(on="auto"),
         description="Where to run: auto, host (here), kryo (the simulated Kryo core), or phones and boards over RPC.",
     )
+    engine: Annotated[EngineSpec, _ENGINE] = Field(
+        default=EngineSpec(kind="relax"), description="What compiles the variants that name no engine of their own."
+    )
     baseline: BaselineSpec = Field(default=BaselineSpec(), description="The baseline: its runtime and threads.")
     variants: Annotated[tuple[VariantSpec, ...], Expected("a list of at least one variant")] = Field(
         min_length=1, description="The variants to compare."
@@ -588,6 +646,10 @@ class Spec(_Part):
     def _rules(self) -> Spec:
         _raise_first(rules.spec_problems(self.model_dump()))
         return self
+
+    def engine_of(self, variant: VariantSpec) -> EngineSpec:
+        """What compiles a variant."""
+        return variant.engine or self.engine
 
     @property
     def threads(self) -> int:

@@ -37,12 +37,16 @@ def spec_problems(spec: Mapping[str, Any]) -> list[BrokenRule]:
     problems += _thread_problems(spec)
     device = spec.get("device")
     problems += _within("device", device_problems(device)) if isinstance(device, Mapping) else []
+    engine = spec.get("engine")
+    problems += _within("engine", engine_problems(engine)) if isinstance(engine, Mapping) else []
     variants = spec.get("variants")
     variants = list(variants) if isinstance(variants, list | tuple) else []
     problems += _name_problems(variants)
     for index, variant in enumerate(variants):
         hook = _mapping(_mapping(variant).get("alter_op_layout"))
         problems += _within("variants", _within(index, _within("alter_op_layout", hook_problems(hook))))
+        own = _mapping(_mapping(variant).get("engine"))
+        problems += _within("variants", _within(index, _within("engine", engine_problems(own))))
     return problems + _within("tuning", tuning_problems(_mapping(spec.get("tuning"))))
 
 
@@ -139,6 +143,13 @@ def hook_problems(hook: Mapping[str, Any]) -> list[BrokenRule]:
         for option in ("block", "channels")
         if hook.get(option) is not None and (isinstance(name, str) or hook.get("rules") is not None)
     ]
+
+
+def engine_problems(engine: Mapping[str, Any]) -> list[BrokenRule]:
+    """Only the Relay engine has an interpreter of its own, and records from elsewhere."""
+    if engine.get("kind") != "relax":
+        return []
+    return [BrokenRule((key,), f"only engine relay takes {key}") for key in ("python", "tophub") if engine.get(key)]
 
 
 def tuning_problems(tuning: Mapping[str, Any]) -> list[BrokenRule]:

@@ -13,14 +13,14 @@ import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from layoutlab.spec.models import DeviceSpec, Expected, HookSpec, HostTarget, TargetDict
+from layoutlab.spec.models import DeviceSpec, EngineSpec, Expected, HookSpec, HostTarget, TargetDict
 from layoutlab.spec.rules import Loc
 from layoutlab.spec.scalars import READERS, Unreadable, looks_like_number
 from layoutlab.spec.source import Problem, problem_at
 from layoutlab.spec.words import closest, did_you_mean, listed, quoted
 
 # What may be written as one text instead of a mapping.
-_TEXT_OR_MAPPING = (HookSpec, DeviceSpec)
+_TEXT_OR_MAPPING = (HookSpec, DeviceSpec, EngineSpec)
 
 
 class Bad:

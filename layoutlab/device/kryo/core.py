@@ -42,6 +42,10 @@ _START_S = 180.0
 # A core's folder is named after the process that it belongs to.
 _FOLDERS = "layoutlab-kryo-"
 _LOG = "agent.log"
+# What serves on a core, by the kind of model where it is not the usual one. Cores are not shared between these: what
+# the guest's Python has imported lies in memory, and moves what is counted.
+_AGENT = "layoutlab.agent"
+_AGENTS = {"relay_artifact": "layoutlab.engine.relay.executor.agent"}
 # A session that outlives its time by this much has lost its agent.
 _GRACE_S = 10.0
 
@@ -70,13 +74,16 @@ _ENVIRONMENT = {
 class SimulatedCore:
     """Runs aarch64 code and counts it. One core does one thing at a time; several run side by side."""
 
-    def __init__(self, toolchain: Toolchain, log: TextIO | None = None) -> None:
-        """Start the core's agent; its output goes to `log` in the end. Raises DeviceError when it does not start."""
+    def __init__(self, toolchain: Toolchain, log: TextIO | None = None, agent: str = _AGENT) -> None:
+        """Start the core's agent; its output goes to `log` in the end. Raises DeviceError when it does not start.
+
+        `agent` is the module that serves there.
+        """
         self._log = log
         remove_leftovers()
         self._counts = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid():08}-", dir=system_folder()))
         self._marks = self.place(toolchain.marks, "marks.so")
-        self._agent = _start_agent(toolchain, self._counts)
+        self._agent = _start_agent(toolchain, self._counts, agent)
         try:
             self._port = _read_port(self._agent)
         except BaseException:
@@ -190,11 +197,14 @@ class Inference:
 
 
 class PricedCore:
-    """A simulated core that answers in cycles. It starts when it is first needed, and again when it was lost."""
+    """A simulated core that answers in cycles. It starts when it is first needed, and again when it was lost.
+
+    It is two where both kinds of libraries are run: those of a Relay-era TVM have one of their own.
+    """
 
     def __init__(self, toolchain: Toolchain, log: TextIO | None = None) -> None:
         self._toolchain, self._log = toolchain, log
-        self._core: SimulatedCore | None = None
+        self._cores: dict[str, SimulatedCore] = {}
         self._pricer = Pricer(toolchain, toolchain.folder.parent)
 
     def __enter__(self) -> PricedCore:
@@ -205,24 +215,24 @@ class PricedCore:
 
     def close(self) -> None:
         """End the core; it starts again when it is needed."""
-        if self._core is not None:
-            self._core.close()
-            self._core = None
+        while self._cores:
+            self._cores.popitem()[1].close()
 
-    def core(self) -> SimulatedCore:
-        """The core, started."""
-        if self._core is not None and not self._core.alive:
-            self.close()
-        if self._core is None:
-            self._core = SimulatedCore(self._toolchain, self._log)
-        return self._core
+    def core(self, kind: str = "artifact") -> SimulatedCore:
+        """The core for a kind of runner (see `device.runners.open_runner`), started."""
+        agent = _AGENTS.get(kind, _AGENT)
+        if agent in self._cores and not self._cores[agent].alive:
+            self._cores.pop(agent).close()
+        if agent not in self._cores:
+            self._cores[agent] = SimulatedCore(self._toolchain, self._log, agent)
+        return self._cores[agent]
 
     def run_inference(self, runner: dict[str, Any], inputs: Path, timeout_s: float) -> Inference:
         """One inference with warm caches; see `SimulatedCore.count_inference`."""
-        core = self.core()
+        core = self.core(runner["kind"])
         counts, loaded, runtime = core.count_inference(runner, inputs, timeout_s)
         prices = self._prices(counts)
-        symbols = parts_of(loaded, core.variant if runner["kind"] == "artifact" else None)
+        symbols = parts_of(loaded, core.variant if runner["kind"] != "tflite" else None)
         return Inference(
             cycles=count_cycles(counts, prices), functions=by_function(counts, prices, symbols), runtime=runtime
         )
@@ -238,7 +248,7 @@ class PricedCore:
         return self._pricer.price(block.words for block in counts.blocks)
 
 
-def _start_agent(toolchain: Toolchain, folder: Path) -> subprocess.Popen[bytes]:
+def _start_agent(toolchain: Toolchain, folder: Path, agent: str) -> subprocess.Popen[bytes]:
     # Under names that are as long on every machine. The guest finds this package, and nothing else of this machine's.
     (folder / "site").symlink_to(toolchain.site)
     (folder / "tmp").mkdir()
@@ -254,7 +264,7 @@ def _start_agent(toolchain: Toolchain, folder: Path) -> subprocess.Popen[bytes]:
         _PYTHON,
         str(toolchain.python),
         "-m",
-        "layoutlab.agent",
+        agent,
         "--port",
         "0",
     ]

@@ -12,6 +12,8 @@ from elftools.elf.sections import SymbolTableSection
 _PAGE = 4096
 # TVM makes two symbols of one function: the checks of its arguments, and what it computes.
 _PREFIX, _SUFFIX = "__tvm_ffi_", "_compute_"
+# What a library brings itself to be run, where that is not TVM's runtime (engine/relay/executor/runtime.c).
+_EXECUTOR = "layoutlab_"
 
 Part = tuple[int, int, str]
 
@@ -50,4 +52,6 @@ def _functions(library: Path, start: int, end: int) -> list[Part]:
 
 
 def _name(symbol: str) -> str:
+    if symbol.startswith(_EXECUTOR):
+        return "[executor]"
     return symbol.removeprefix(_PREFIX).removesuffix(_SUFFIX)

@@ -146,6 +146,11 @@ def _lower(job: CompileJob, target: tvm.target.Target, report: Report) -> tuple[
         return lower(converted, target, job.tuning.pack_weights, job.fuse), layouts
 
 
+def report_layouts(job: CompileJob, report: Report) -> LayoutReport:
+    """What the variant does to the layouts, without tuning or building it."""
+    return lay_out(job, report)[1]
+
+
 def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport]:
     """Import the model and give each convolution its layout; see `plan` and `apply_plan` for what can fail."""
     report("stage", name="import")

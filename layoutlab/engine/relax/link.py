@@ -19,16 +19,20 @@ def linker_for(device_kind: DeviceKind) -> Linker | None:
     """The linker for a kind of device; None means TVM's own choice, which is this machine's C compiler."""
     if device_kind == "host":
         return None
-    if device_kind == "rpc":
-        # Pages of 16 KiB are what Android asks for since version 15; elsewhere they do no harm.
-        return _zig_linker(_zig(), "-z", "max-page-size=16384")
-    from layoutlab.device.kryo.installed import require
-
-    return _zig_linker(str(require().zig))
+    # Pages of 16 KiB are what Android asks for since version 15; elsewhere they do no harm.
+    options = ("-z", "max-page-size=16384") if device_kind == "rpc" else ()
+    return _zig_linker(zig_for(device_kind), *options)
 
 
-def _zig() -> str:
-    """The program of the package ziglang. Raises StageError when it is not installed."""
+def zig_for(device_kind: DeviceKind) -> str:
+    """The zig that compiles and links for a kind of device other than this machine.
+
+    Raises StageError when the package ziglang is not installed, DeviceError when the simulated core is not provisioned.
+    """
+    if device_kind == "kryo":
+        from layoutlab.device.kryo.installed import require
+
+        return str(require().zig)
     package = importlib.util.find_spec("ziglang")
     if package is None or package.origin is None:
         raise StageError(
