@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from layoutlab.errors import SpecError
 from layoutlab.spec.load import LoadedSpec, find_spec, load_spec
 from layoutlab.spec.models import DeviceSpec, HookSpec, Spec
 
+from ..conftest import ROOT
 from .texts import FULL, SMALLEST
 
 # --- what a valid spec becomes ---------------------------------------------------------------------------
@@ -221,7 +223,7 @@ def mutated(edits: list[tuple[str, bool, float, str]]) -> str:
 
 
 @settings(
-    max_examples=300,
+    max_examples=200,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -243,3 +245,27 @@ def test_loading_needs_no_heavy_package():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+# --- the whole command line ------------------------------------------------------------------------------
+
+
+def check_mutations(count: int) -> dict:
+    command = [sys.executable, "-m", "tests.spec.mutations", str(count), "1"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_mutated_specs_are_refused_by_the_command_line_with_places():
+    done = check_mutations(60)
+    assert done["refused"] > 50
+    assert (done["heavy"], done["made"]) == ([], ["x.yaml"])
+
+
+@pytest.mark.slow
+def test_a_thousand_mutated_specs():
+    done = check_mutations(1000)
+    print(done)
+    assert done["refused"] > 800
+    assert (done["heavy"], done["made"]) == ([], ["x.yaml"])
