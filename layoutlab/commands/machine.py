@@ -35,12 +35,18 @@ def add_commands(commands: Any) -> None:
         "agent", help="serve this device: TVM RPC, TFLite, conditions", description=agent.DESCRIPTION
     )
     agent.add_arguments(serving)
-    serving.set_defaults(command=agent.run)
+    serving.set_defaults(command=_agent)
     tracking = commands.add_parser(
         "tracker", help="bring agents of several devices and clients together", description=tracker.DESCRIPTION
     )
     tracker.add_arguments(tracking)
     tracking.set_defaults(command=tracker.run)
+
+
+def _agent(options: argparse.Namespace) -> int:
+    from layoutlab.engine.relay.executor.agent import run
+
+    return run(options)
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -155,18 +155,9 @@ class SimulatedCore:
         self, library: Path, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
     ) -> Counts:
         """One call of `main` in a library with cold caches; `arguments` are (dtype, shape) of its tensors."""
-        return self._count_call("count_candidate", library, timeout_s, arguments=arguments)
-
-    def count_relay_candidate(
-        self, library: Path, function: str, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
-    ) -> Counts:
-        """As `count_candidate`, of a function in a library that a Relay-era TVM compiled; for a core with its agent."""
-        return self._count_call("count_relay_candidate", library, timeout_s, function=function, arguments=arguments)
-
-    def _count_call(self, verb: str, library: Path, timeout_s: float, **arguments: Any) -> Counts:
         path = self.place(library, "candidate.so")
         with self.session(timeout_s) as session:
-            done = session.do(verb, library=path, marks=self._marks, **arguments)
+            done = session.do("count_candidate", library=path, arguments=arguments, marks=self._marks)
         return self._take_counts(done["pid"])
 
     def placed_runner(self, runner: dict[str, Any]) -> dict[str, Any]:
@@ -251,13 +242,6 @@ class PricedCore:
     ) -> Cycles:
         """One call of `main` with cold caches; see `SimulatedCore.count_candidate`."""
         counts = self.core().count_candidate(library, arguments, timeout_s)
-        return count_cycles(counts, self._prices(counts))
-
-    def run_relay_candidate(
-        self, library: Path, function: str, arguments: Sequence[tuple[str, tuple[int, ...]]], timeout_s: float
-    ) -> Cycles:
-        """One call of a function with cold caches; see `SimulatedCore.count_relay_candidate`."""
-        counts = self.core("relay_artifact").count_relay_candidate(library, function, arguments, timeout_s)
         return count_cycles(counts, self._prices(counts))
 
     def _prices(self, counts: Counts) -> Mapping[bytes, Price]:

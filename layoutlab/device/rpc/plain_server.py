@@ -139,6 +139,12 @@ class PlainServer:
         raise DeviceLost(f"the device at {self._where} went away: the tracker does not give it any more")
 
     def _require_artifact(self, runner: Mapping[str, Any]) -> None:
+        if runner["kind"] == "relay_artifact":
+            raise StageError(
+                "run",
+                f"the device at {self._where} is a plain TVM RPC server, which does not run what a Relay-era TVM "
+                "built: run layoutlab agent there",
+            )
         if runner["kind"] != "artifact":
             raise StageError(
                 "run",

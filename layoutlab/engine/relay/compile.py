@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 
 import layoutlab
 from layoutlab import hooks
+from layoutlab.device.candidate_timing import Timing
 from layoutlab.engine.base import (
     DEFAULT_MORE_TRIALS,
     Artifact,
@@ -32,6 +32,7 @@ from layoutlab.engine.base import (
 )
 from layoutlab.engine.relax.tune.select import Choosable, select, skip
 from layoutlab.engine.relay.decide import Decision, decide, read_convs, require_change
+from layoutlab.engine.relay.executor import candidates
 from layoutlab.engine.relay.executor.link import link_artifact
 from layoutlab.engine.relay.interpreter import RelayEngine, Report, ask
 from layoutlab.engine.relay.trace import make_provenance
@@ -184,14 +185,13 @@ def _inside_job(
 ) -> dict[str, Any]:
     """The job as `inside.verbs` reads it."""
     threads = int(job.target.get("num-cores", 1))
-    pricing = [sys.executable, "-m", "layoutlab.engine.relay.executor.pricing"] if job.device_kind == "kryo" else None
     logs = [{"source": Path(log).name, "log": log} for log in job.tuning.logs]
     options = {
         **asdict(job.tuning),
         "tune": job.tune,
         "device_kind": job.device_kind,
         "tuner": job.tuning.tuner or _NEAREST_TUNER[job.tuning.search],
-        "pricing": pricing,
+        "pricing": None if job.device_kind == "host" else candidates.command(_devices(job, threads), Path(job.folder)),
         "pricing_path": str(Path(layoutlab.__file__).parents[1]),
         "core_numbers": choose_cores(job.tuning.cores, threads) if job.device_kind == "host" else None,
         "threads": threads,
@@ -210,6 +210,15 @@ def _inside_job(
         "fuse": job.fuse,
         "options": options,
     }
+
+
+def _devices(job: CompileJob, threads: int) -> candidates.Devices | None:
+    """The devices over RPC that candidates are measured on, if the job is for such."""
+    if job.rpc is None:
+        return None
+    tuning = job.tuning
+    timing = Timing(repeats=tuning.repeats, min_repeat_ms=tuning.min_repeat_ms, cold_cache=tuning.cold_cache)
+    return candidates.Devices(address=job.rpc, target=job.target, timing=timing, cores=tuning.cores, threads=threads)
 
 
 def _list_tasks(job: CompileJob, decided: _Decided | None, report: Report) -> list[TaskCoverage]:

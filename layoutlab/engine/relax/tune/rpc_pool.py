@@ -58,7 +58,7 @@ class RpcPool(BuildingPool):
         self._lock = threading.Lock()
         # Why there is no device any more.
         self._ended: str | None = None
-        self._devices = _count_devices(address)
+        self._devices = count_devices(address)
         self._alive = self._devices
         for number in range(self._devices):
             single = address.single(number)
@@ -165,7 +165,7 @@ class RpcPool(BuildingPool):
             self._trials.put(None)
 
 
-def _count_devices(address: RpcAddress) -> int:
+def count_devices(address: RpcAddress) -> int:
     """How many devices there are, busy ones too. Raises DeviceError when there is none."""
     if address.tracker is None:
         return len(address.agents)

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from layoutlab.engine.relax.tune.candidates import Arguments
 
 # A candidate that takes longer than this under qemu, which runs it some hundred times slower than a Kryo core would.
-RUN_S = 20.0
+_RUN_S = 20.0
 # A process starts its core with its first candidate; pricing the counts is in it too.
-SIMULATION_S = RUN_S + 70.0
+SIMULATION_S = _RUN_S + 70.0
 
 
 def simulate_candidate(library: bytes, arguments: Arguments, folder: str) -> float:
@@ -23,7 +23,7 @@ def simulate_candidate(library: bytes, arguments: Arguments, folder: str) -> flo
     with tempfile.NamedTemporaryFile(suffix=".so", dir=folder) as file:
         file.write(library)
         file.flush()
-        return _core().run_candidate(Path(file.name), arguments, RUN_S).ms / 1e3
+        return _core().run_candidate(Path(file.name), arguments, _RUN_S).ms / 1e3
 
 
 @functools.cache

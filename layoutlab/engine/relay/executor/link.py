@@ -44,8 +44,13 @@ def link_artifact(
     return folder / LIBRARY
 
 
-def compile_runtime(folder: Path, *, target: dict[str, Any], device_kind: DeviceKind, graph: bool) -> Path:
-    """Compile the runtime that a library needs into `folder`, with the files of its graph there if `graph`."""
+def compile_runtime(
+    folder: Path, *, target: dict[str, Any], device_kind: DeviceKind, graph: bool = False, main: str | None = None
+) -> Path:
+    """Compile the runtime that a library needs into `folder`, with the files of its graph there if `graph`.
+
+    Today's TVM finds the objects' function `main` in the library, as its own `main`.
+    """
     if device_kind == "host":
         compiler, environment = [_c_compiler()], {}
     else:
@@ -53,6 +58,7 @@ def compile_runtime(folder: Path, *, target: dict[str, Any], device_kind: Device
         # Its cache would be for nothing else than this.
         environment = {name: str(folder / "zig") for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR")}
     flags = ["-O2", "-fPIC", "-c", *(["-DLAYOUTLAB_GRAPH"] if graph else [])]
+    flags += [f"-DLAYOUTLAB_MAIN={main}"] if main else []
     output = folder / "runtime.o"
     _run([*compiler, *flags, "-o", str(output), str(_RUNTIME)], environment, folder)
     return output

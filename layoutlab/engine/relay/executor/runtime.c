@@ -5,6 +5,7 @@
    loaded; a TVM that loads the same library sets them to its own functions later, and everything works as it is used to.
 
    With -DLAYOUTLAB_GRAPH the library also holds the files graph.json and params.bin of the folder it is compiled in.
+   With -DLAYOUTLAB_MAIN=NAME today's TVM finds the objects' function NAME in the library, as its function `main`.
    graph.py and runner.py have the other side of all this. Nothing is included: the same code compiles for any system. */
 
 typedef unsigned long size;
@@ -135,6 +136,7 @@ struct call {
 };
 
 static int do_call(const struct call *call) {
+    layoutlab_error[0] = 0;
     long long result = 0;
     int result_code = 0;
     return call->function(call->arguments, call->codes, call->count, &result, &result_code, 0);
@@ -173,4 +175,49 @@ EXPORT int layoutlab_run_timed(const struct call *calls, int count, long long *e
             ".global " #name "_end\n" #name "_end:\n.byte 0\n.text\n")
 HOLD(layoutlab_graph, "executor.json");
 HOLD(layoutlab_params, "params.bin");
+#endif
+
+/* ---- One function as today's TVM calls those of its own libraries (TVMFFISafeCallType of tvm/ffi/c_api.h). */
+
+#ifdef LAYOUTLAB_MAIN
+#define STRINGS_OF(name) #name
+#define STRING_OF(name) STRINGS_OF(name)
+#define MOST_ARGUMENTS 64
+
+/* TVMFFIAny; a tensor is an object whose DLTensor stands behind its header. Both TVMs have the same DLTensor. */
+struct any {
+    int type, padding;
+    char *value;
+};
+enum { ANY_NONE = 0, ANY_DL_TENSOR = 7, ANY_TENSOR = 70 };
+#define OBJECT_HEADER 24
+
+enum { ARGUMENT_TENSOR = 7 }; /* kTVMDLTensorHandle of c_runtime_api.h */
+
+extern int LAYOUTLAB_MAIN(void *arguments, int *codes, int count, void *result, int *result_code, void *resource);
+extern __attribute__((weak)) void TVMFFIErrorSetRaisedFromCStr(const char *kind, const char *message);
+
+static int raise_error(void) {
+    if (TVMFFIErrorSetRaisedFromCStr) TVMFFIErrorSetRaisedFromCStr("RuntimeError", layoutlab_error);
+    return -1;
+}
+
+EXPORT int layoutlab_main(void *self, const struct any *given, int count, struct any *result)
+    __asm__("__tvm_ffi_main");
+
+EXPORT int layoutlab_main(void *self, const struct any *given, int count, struct any *result) {
+    char *arguments[MOST_ARGUMENTS];
+    int codes[MOST_ARGUMENTS];
+    layoutlab_set_error(STRING_OF(LAYOUTLAB_MAIN) " takes up to 64 tensors and nothing else");
+    if (count > MOST_ARGUMENTS) return raise_error();
+    for (int i = 0; i < count; i++) {
+        if (given[i].type != ANY_TENSOR && given[i].type != ANY_DL_TENSOR) return raise_error();
+        arguments[i] = given[i].value + (given[i].type == ANY_TENSOR ? OBJECT_HEADER : 0);
+        codes[i] = ARGUMENT_TENSOR;
+    }
+    struct call call = {LAYOUTLAB_MAIN, arguments, codes, count};
+    if (do_call(&call)) return raise_error();
+    result->type = ANY_NONE;
+    return 0;
+}
 #endif
