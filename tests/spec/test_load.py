@@ -74,7 +74,9 @@ def test_defaults(load):
         "tune": True,
         "fuse": True,
         "passes": {"disabled": (), "opt_level": None},
+        "engine": None,
     }
+    assert spec.engine_of(spec.variants[0]).model_dump() == {"kind": "relax", "python": None, "tophub": False}
     assert spec.tuning.model_dump() == {
         "trials": 1000,
         "time_limit_s": None,
@@ -90,6 +92,9 @@ def test_defaults(load):
         "cold_cache": False,
         "repeats": 3,
         "min_repeat_ms": 15,
+        "tuner": None,
+        "graph_tuner": False,
+        "logs": (),
     }
     assert spec.check.model_dump() == {"inputs": 5, "seed": 1, "rtol": 1e-3, "atol": 1e-4}
     assert spec.measure.model_dump() == {
@@ -104,6 +109,15 @@ def test_defaults(load):
         "cooldown_limit_s": 300,
         "seed": 1,
     }
+
+
+def test_engine_of_a_spec_and_of_a_variant(load):
+    text = SMALLEST.replace("[{name: v}]", "[{name: v}, {name: w, engine: {kind: relay, python: tvm/bin/python}}]")
+    spec = load(text + "engine: relay\n").spec
+    assert [spec.engine_of(variant).model_dump() for variant in spec.variants] == [
+        {"kind": "relay", "python": None, "tophub": False},
+        {"kind": "relay", "python": "tvm/bin/python", "tophub": False},
+    ]
 
 
 def test_passes_and_fusion_of_a_variant(load):

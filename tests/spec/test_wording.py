@@ -105,7 +105,7 @@ x.yaml:17:9: tuning.seed: expected a whole number from 1 to 2147483647 (TVM refu
 
 # Lines replaced or added in the smallest spec, and the first lines of what is said.
 WRONG = [
-    ("", "wobble: 1\n", ['4:1: unknown key "wobble": expected name, description, model, target, device, '
+    ("", "wobble: 1\n", ['4:1: unknown key "wobble": expected name, description, model, target, device, engine, '
                          "baseline, variants, tuning, check or measure"]),
     ("", "check: {rtoll: 1}\n", ['4:9: check: unknown key "rtoll": did you mean "rtol"?']),
     ("", "name: b\n", ['4:1: duplicate key "name": first on line 1, again on line 4']),
