@@ -12,6 +12,8 @@ from elftools.elf.sections import SymbolTableSection
 _PAGE = 4096
 # TVM makes two symbols of one function: the checks of its arguments, and what it computes.
 _PREFIX, _SUFFIX = "__tvm_ffi_", "_compute_"
+# What a Relay-era TVM puts before the name of every function of a graph.
+_RELAY_PREFIX = "tvmgen_default_"
 # What a library brings itself to be run, where that is not TVM's runtime (engine/relay/executor/runtime.c).
 _EXECUTOR = "layoutlab_"
 
@@ -54,4 +56,4 @@ def _functions(library: Path, start: int, end: int) -> list[Part]:
 def _name(symbol: str) -> str:
     if symbol.startswith(_EXECUTOR):
         return "[executor]"
-    return symbol.removeprefix(_PREFIX).removesuffix(_SUFFIX)
+    return symbol.removeprefix(_PREFIX).removeprefix(_RELAY_PREFIX).removesuffix(_SUFFIX)

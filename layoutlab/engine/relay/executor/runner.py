@@ -25,6 +25,8 @@ _ALIGNMENT = 64
 # kTVMDLTensorHandle of TVM's c_runtime_api.h: the argument is a DLTensor.
 _TENSOR = 7
 _CPU = 1
+# What TVM puts before the name of every function of a graph.
+_PREFIX = "tvmgen_default_"
 
 
 class _DLTensor(ctypes.Structure):
@@ -80,7 +82,8 @@ class Calls:
     def __init__(self, library: ctypes.CDLL, calls: Sequence[tuple[str, Sequence[np.ndarray]]]) -> None:
         """Each of `calls` is a function's name and its tensors. Raises DeviceError when there is no such function."""
         self._library = library
-        self._names = [name for name, _ in calls]
+        # As profiles and messages name them.
+        self._names = [name.removeprefix(_PREFIX) for name, _ in calls]
         # What C is given by address has to be kept by someone.
         self._kept: list[Any] = []
         self._calls = (_Call * len(calls))(*(self._call(name, tensors) for name, tensors in calls))
