@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 PYTHONS := python3 python3.13 python3.12 python3.11 python3.10
 
 .DEFAULT_GOAL := help
-.PHONY: help experiment plan test test-slow check schema validate-kryo bench-tuning relay clean
+.PHONY: help experiment plan test test-slow check schema validate-kryo bench-tuning soak pythons relay clean
 
 help: ## Show what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -47,8 +47,18 @@ bench-tuning: $(VENV)/.installed ## Compare the tuner with stock MetaSchedule (a
 relay: $(VENV)/.installed ## Make .relay, a TVM with Relay for specs with engine: relay (needs Python 3.10 or 3.8; a minute)
 	@$(BIN)/python -m layoutlab.engine.relay.provision .relay
 
+soak: $(VENV)/.installed ## Run experiments for half an hour and look for what stays behind; options in ARGS, see ARGS=--help
+	@$(BIN)/python -m benchmarks.soak $(ARGS)
+
+pythons: ## Install and test with Python 3.10 to 3.13, as far as they are there (about 1 GB each); ARGS="3.10 3.13" for some
+	@for python in $(PYTHONS); do \
+	  if $$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then \
+	    exec $$python benchmarks/pythons.py $(ARGS); \
+	  fi; \
+	done; echo "no Python 3.10 or later found (tried: $(PYTHONS))" >&2; exit 1
+
 clean: ## Remove the environment and caches; results and records stay
-	@rm -rf $(VENV) .relay build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) .relay .pythons build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/bin/python:

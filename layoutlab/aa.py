@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from layoutlab.attempts import measure_round
+from layoutlab.attempts import begin_again, measure_round, series_of
 from layoutlab.begin import Run, begin
 from layoutlab.compiling import compile_variant, hash_json
 from layoutlab.engine.base import Artifact
@@ -71,11 +71,13 @@ class SelfCheck:
         return bool(binomtest(self.different, self.judged, _EXPECTED, alternative="greater").pvalue < _EXPECTED)
 
 
-def check_itself(loaded: LoadedSpec, results: Path, progress: Progress, allowed: Sequence[str], runs: int) -> SelfCheck:
+def check_itself(
+    loaded: LoadedSpec, results: Path, progress: Progress, allowed: Sequence[str], runs: int, again: bool = False
+) -> SelfCheck:
     """Measure the spec's first variant against itself `runs` times, each as a run of the spec measures two rows.
 
-    It is tuned and built first if that is not done. Writes `aa.<variant>.csv` to the spec's results. Raises
-    DeviceError for a simulated device, whose figures repeat exactly.
+    It is tuned and built first if that is not done; with `again` every round is taken anew. Writes
+    `aa.<variant>.csv` to the spec's results. Raises DeviceError for a simulated device, whose figures repeat exactly.
     """
     require_allowed(loaded, allowed)
     model = resolve_model(loaded, progress)
@@ -85,6 +87,8 @@ def check_itself(loaded: LoadedSpec, results: Path, progress: Progress, allowed:
             raise DeviceError(
                 f"{run.choice.device.name} is simulated: its figures repeat exactly, and need no such check"
             )
+        if again:
+            begin_again(store)
         variant = run.spec.variants[0]
         artifact = compile_variant(run, variant, variant.name)
         found = SelfCheck(
@@ -103,7 +107,7 @@ def _once(run: Run, artifact: Artifact, number: int, runs: int) -> SelfCompariso
     runner = {"kind": artifact.runner, "path": artifact.path, "threads": run.spec.threads}
     with run.choice.device.lease(run.log("device")) as device:
         key = {"aa": number, "artifact": artifact.sha256, "measure": measure.model_dump(), "threads": run.spec.threads}
-        protocol = hash_json({**key, "device": run.choice.device.name, "device_id": device.id})
+        protocol = hash_json({**series_of(run.store), **key, "device": run.choice.device.name, "device_id": device.id})
         for at in range(run.rounds):
             order = list(_ROWS)
             random.Random(f"{measure.seed}/{number}/{at}").shuffle(order)
@@ -158,7 +162,7 @@ def _conclusion(found: SelfCheck) -> list[str]:
     if unstable:
         said.append(
             f"without a verdict: {unstable} of {len(found.runs)} runs: something disturbed the machine, or rounds "
-            "spread. They say nothing; give the machine nothing else to do, and choose another measure.seed"
+            "spread. They say nothing; give the machine nothing else to do, and check with --again"
         )
     if found.too_often:
         said.append("That is more than chance explains: trust no small difference measured here")

@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from layoutlab.errors import EXIT_OK, LayoutlabError, UsageError
-from layoutlab.serving.listening import add_listen_options, open_listener
+from layoutlab.serving.listening import BACKLOG, add_listen_options, open_listener
 from layoutlab.serving.registration import Registration
 from layoutlab.serving.session import ask, serve_session
 from layoutlab.session_worker import Verbs, die_with_parent
@@ -100,7 +100,7 @@ def _serve(listener: socket.socket, options: argparse.Namespace, announce: Calla
     register_global_func(DO, lambda verb, arguments, timeout_s=None: ask(str(verb), str(arguments), timeout_s))
     port = listener.getsockname()[1]
     verbs = _verbs(options.name or f"{socket.gethostname()}:{port}")
-    listener.listen(1)
+    listener.listen(BACKLOG)
     announce(port)
     if options.tracker is None:
         _serve_whoever_comes(listener, verbs, options.key)

@@ -10,6 +10,17 @@ from layoutlab.progress import Progress
 from layoutlab.store import Store
 
 
+def begin_again(store: Store) -> None:
+    """Rounds that were taken before count no more."""
+    store.append("again")
+
+
+def series_of(store: Store) -> dict[str, int]:
+    """What tells rounds from those before the last `begin_again`, for the key of a protocol; empty before the first."""
+    begun = len(store.all("again"))
+    return {"again": begun} if begun else {}
+
+
 def measure_round(
     store: Store, progress: Progress, heading: str, take: Callable[[], dict[str, Any] | None], retries: int, **key: Any
 ) -> None:

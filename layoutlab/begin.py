@@ -18,6 +18,7 @@ from layoutlab.engine.relay.begin import describe_engines
 from layoutlab.engine.relay.interpreter import RelayEngine
 from layoutlab.errors import DeviceError, ModelError, StageError
 from layoutlab.measure.cores import choose_cores
+from layoutlab.model.ask import ask_about
 from layoutlab.model.file import ModelFile
 from layoutlab.model.resolve import bind_model
 from layoutlab.process import run_job
@@ -155,7 +156,7 @@ def _host_target(store: Store) -> dict[str, Any]:
 def _write_inputs(run: Run) -> None:
     from layoutlab.measure.inputs import make_inputs, save_sets
 
-    description = run_job("describe_model", {"path": str(run.model)}, log=run.log("model"), timeout_s=120)
+    description = ask_about("describe_model", run.model, run.log("model"))
     dynamic = [tensor["name"] for tensor in description["inputs"] if -1 in tensor["shape"]]
     if dynamic:
         raise ModelError(
@@ -163,5 +164,8 @@ def _write_inputs(run: Run) -> None:
             "Bind a dynamic batch with model.batch in the spec; convert the model anew for any other dimension"
         )
     check = run.spec.check
-    sets = make_inputs(description["inputs"], run.spec.model.input_range, check.inputs, check.seed)
+    try:
+        sets = make_inputs(description["inputs"], run.spec.model.input_range, check.inputs, check.seed)
+    except ModelError as error:
+        raise ModelError(f"{run.model}: making inputs: {error}") from None
     save_sets(run.inputs, sets)

@@ -17,10 +17,14 @@ from layoutlab.compare import command as compare_command
 from layoutlab.discuss import command as discuss_command
 from layoutlab.errors import EXIT_INTERRUPTED, LayoutlabError, SpecError
 from layoutlab.records import commands as records_commands
+from layoutlab.triage import command as triage_command
+from layoutlab.utf8 import use_utf8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code (see `layoutlab.errors`)."""
+    if arguments is None:
+        use_utf8()
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -59,6 +63,12 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("discuss", help="a Markdown post about finished runs, for a discussion of layouts"),
         RESULTS,
     )
+    triage = commands.add_parser(
+        "triage", help="what a log of TVM tells: untuned workloads, slow functions, what to try next"
+    )
+    triage.description = triage_command.DESCRIPTION
+    triage_command.add_arguments(triage)
+    triage.set_defaults(command=triage_command.run)
     records = commands.add_parser("records", help="tuning records as files: show, export, merge, prune")
     records_commands.add_arguments(records, RESULTS)
     machine.add_commands(commands)

@@ -59,8 +59,10 @@ def compile_variant(run: Run, variant: VariantSpec, heading: str) -> Artifact:
     built = run.store.find("built", key=key, budget=budget)
     if built and not tuned_since(run.store, records.key, built):
         artifact = from_json(Artifact, built["artifact"])
-        if Path(artifact.path).is_file() and file_sha256(Path(artifact.path)) == artifact.sha256:
-            return artifact
+        # Where the folder of results is now: it may have been moved since.
+        library = records.folder.resolve() / Path(artifact.path).name
+        if library.is_file() and file_sha256(library) == artifact.sha256:
+            return replace(artifact, path=str(library))
     job = variant_job(run, variant, records)
     begun, known = time.monotonic(), count_records(records.folder)
     artifact = from_json(Artifact, do_job(run, variant, heading, "compile_variant", job=to_json(job)))

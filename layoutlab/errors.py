@@ -112,6 +112,11 @@ _PLACE = re.compile(r"^(\[\d\d:\d\d:\d\d\] )?(\S+\.(cc|cpp|c|h|hpp|py):\d+(:\d+)
 _FRAME = re.compile(r"^\s*(File \".*\", line \d+.*|\[bt\].*|\d+: .*)$")
 
 
+def printable(text: str) -> str:
+    """One line without characters that steer a terminal or turn the direction of writing: each becomes U+FFFD."""
+    return "".join(character if character.isprintable() else "\ufffd" for character in text)
+
+
 def first_message(error: BaseException | str) -> str:
     """The line of an error's text that says what is wrong, at most 300 characters; "no message" when there is none.
 
@@ -121,7 +126,7 @@ def first_message(error: BaseException | str) -> str:
     text = str(error)
     found = _SCHEDULE_ERROR.search(text)
     message = found[1] if found else next(_messages(text), "no message")
-    return message.removeprefix(f"{type(error).__name__}: ")[:_LONGEST_MESSAGE]
+    return printable(message.removeprefix(f"{type(error).__name__}: ")[:_LONGEST_MESSAGE])
 
 
 def _messages(text: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from layoutlab.attempts import measure_round
+from layoutlab.attempts import begin_again, measure_round, series_of
 from layoutlab.baseline.tflite import BASELINE
 from layoutlab.baseline.tool import ToolBaseline, open_tool_baseline, require_allowed_tool
 from layoutlab.begin import Run, begin
@@ -51,12 +51,13 @@ def run_experiment(
     borrow: Sequence[Path] = (),
     fresh: bool = False,
     inputs: Path | None = None,
+    again: bool = False,
 ) -> Comparison:
     """Run the spec, or what is left of it, and write the table under `results/<name>/`.
 
     `allowed` are the prefixes under which users' own hooks may run; `borrow` has record sets for what has no record
     of its own; with `fresh` no records are taken over from other runs or from what is shipped. `inputs` is a file of
-    input sets that stand in for the seeded ones.
+    input sets that stand in for the seeded ones. With `again` every round is taken anew.
 
     A variant that fails costs its own row; what fails before the first variant (the model, the device, TFLite
     itself) raises the error.
@@ -67,6 +68,8 @@ def run_experiment(
     model = resolve_model(loaded, progress)
     with Store(results / "runs" / loaded.spec.name, progress.record) as store:
         run = begin(loaded, model, store, progress, tuple(allowed), borrow=borrow, fresh=fresh, inputs=inputs)
+        if again:
+            begin_again(store)
         tool = open_tool_baseline(run)
         reference = _run_baseline(run)
         artifacts = {}
@@ -210,8 +213,10 @@ def _device_of_last_round(run: Run) -> str | None:
 def _protocol_key(run: Run, versions: Mapping[str, str], device: Leased, tool: ToolBaseline | None) -> str:
     """Samples are comparable only when everything in here is the same; `versions` are the sha256 of the artifacts."""
     one_of_several = {} if device.id is None else {"device_id": device.id}
+    series = series_of(run.store)
     return hash_json(
         {
+            **series,
             "rows": versions,
             "model": run.model_sha256,
             "inputs": file_sha256(run.inputs),

@@ -227,6 +227,13 @@ def for_layout(layout: str) -> Hook:
 BUILT_IN: dict[str, Hook] = {"keep": keep, "nhwc": nhwc, "nchw": nchw}
 
 
+def is_built_in(hook: Hook) -> bool:
+    """Whether no code of the user's runs when the hook is asked."""
+    if isinstance(hook, Numbered):
+        return is_built_in(hook.hook)
+    return isinstance(hook, Nchwc | Table) or any(hook is known for known in BUILT_IN.values())
+
+
 def is_allowed(name: str, prefixes: Sequence[str]) -> bool:
     """Whether a dotted name, or `module:function`, lies under one of the prefixes."""
     dotted = name.replace(":", ".") + "."

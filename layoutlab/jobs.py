@@ -11,6 +11,7 @@ from layoutlab.device.base import DeviceKind
 from layoutlab.device.rpc.address import RpcAddress
 from layoutlab.device.rpc.links import Wanted
 from layoutlab.engine.base import CompileJob, TuneRequest, from_json, to_json
+from layoutlab.errors import StageError
 
 # An inference takes seconds under qemu, the largest networks minutes.
 _SIMULATED_S = 1800.0
@@ -90,6 +91,13 @@ def _engine(job: CompileJob) -> Any:
     return relax_compile
 
 
+def _relax_only(job: dict[str, Any], what: str) -> CompileJob:
+    described = from_json(CompileJob, job)
+    if described.engine.kind != "relax":
+        raise StageError("start", f"{what} is for variants of engine relax, and this one is of engine relay")
+    return described
+
+
 def describe_relay(report: Any, python: str, target: dict[str, Any]) -> dict[str, Any]:
     """What the TVM of another interpreter is; see `layoutlab.engine.relay.interpreter`."""
     from layoutlab.engine.relay.interpreter import describe
@@ -114,7 +122,8 @@ def find_shared(report: Any, job: dict[str, Any], others: str) -> list[dict[str,
     """The tasks of a variant that the records in a folder are of too."""
     from layoutlab.engine.relax import compile as relax_compile
 
-    return [to_json(task) for task in relax_compile.find_shared(from_json(CompileJob, job), Path(others), report)]
+    described = _relax_only(job, "layoutlab op")
+    return [to_json(task) for task in relax_compile.find_shared(described, Path(others), report)]
 
 
 def tune_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -128,7 +137,7 @@ def explain_variant(report: Any, job: dict[str, Any], request: dict[str, Any]) -
     from layoutlab.engine.explanation import ExplainRequest
     from layoutlab.engine.relax.explain import explain
 
-    found = explain(from_json(CompileJob, job), from_json(ExplainRequest, request), report)
+    found = explain(_relax_only(job, "layoutlab profile --explain"), from_json(ExplainRequest, request), report)
     return [to_json(function) for function in found]
 
 
@@ -144,7 +153,7 @@ def mix_layouts(report: Any, job: dict[str, Any]) -> dict[str, Any]:
     from layoutlab.engine.relax.layout.cost import time_transforms
     from layoutlab.engine.relax.tvm_cpu import tvm
 
-    described = from_json(CompileJob, job)
+    described = _relax_only(job, "layoutlab winners")
     converted, layouts = relax_compile.lay_out(described, report)
     report("stage", name="measure")
     return {

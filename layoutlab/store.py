@@ -7,6 +7,8 @@ the file is opened again.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -16,14 +18,38 @@ from types import TracebackType
 from typing import Any
 
 from layoutlab.errors import StoreError
+from layoutlab.links import require_within
 
 FORMAT = 1
+
+# What is wrong with a disk or a folder, and not with what is written there: what to do about it.
+_ROOM = "make room there and run the same command again: everything that was finished is kept"
+_ELSEWHERE = "make it writable, or choose another folder with --results"
+_WHAT_TO_DO = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EFBIG: _ROOM,
+    errno.EROFS: _ELSEWHERE,
+    errno.EACCES: _ELSEWHERE,
+    errno.EPERM: _ELSEWHERE,
+    errno.EIO: "the disk fails: choose another folder with --results",
+}
+
+# Those that nothing but writing can come to.
+_OF_WRITING = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+
+
+def cannot_write(folder: Path | str, error: OSError) -> StoreError:
+    """The error that says why a folder cannot be written to, and what to do where that is known."""
+    advice = f". To go on, {_WHAT_TO_DO[error.errno]}" if error.errno in _WHAT_TO_DO else ""
+    return StoreError(f"cannot write to {folder}: {error.strerror}{advice}")
 
 
 class Store:
     """The events of one spec's runs, and the folder of everything they refer to. Use as a context manager.
 
-    While it is open no other process can open it: StoreError says who has it. `on_event` is told each new event.
+    While it is open no other process can open it: StoreError says who has it. What a full or read-only disk does to
+    anybody who works within the context becomes a StoreError as well. `on_event` is told each new event.
     """
 
     def __init__(self, folder: Path, on_event: Callable[[dict[str, Any]], None] = lambda event: None) -> None:
@@ -33,6 +59,7 @@ class Store:
         self._file = self._lock = -1
 
     def __enter__(self) -> Store:
+        require_within(self.folder, _results(self.folder))
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._take_lock()
@@ -40,15 +67,25 @@ class Store:
             _cut_torn_line(path)
             self.events = read_events(path)
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        except OSError as error:
-            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
-        if not self.events:
-            self.append("format", version=FORMAT)
+            if not self.events:
+                self.append("format", version=FORMAT)
+        except BaseException as error:
+            self._close()
+            if isinstance(error, OSError):
+                raise cannot_write(self.folder, error) from error
+            raise
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        os.close(self._file)
-        os.close(self._lock)
+        self._close()
+        if isinstance(error, OSError) and error.errno in _OF_WRITING:
+            raise cannot_write(error.filename or self.folder, error) from error
+
+    def _close(self) -> None:
+        for file in (self._file, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock = -1
 
     def _take_lock(self) -> None:
         path = self.folder / "lock"
@@ -66,15 +103,22 @@ class Store:
     def append(self, kind: str, **fields: Any) -> dict[str, Any]:
         """Write one event and sync it to disk; returns it."""
         event = {"kind": kind, **fields}
-        line = json.dumps(event, sort_keys=False, separators=(",", ":")) + "\n"
-        try:
-            os.write(self._file, line.encode())
-            os.fsync(self._file)
-        except OSError as error:
-            raise StoreError(f"cannot write to {self.folder}: {error.strerror}") from error
+        self._write(json.dumps(event, sort_keys=False, separators=(",", ":")).encode() + b"\n")
         self.events.append(event)
         self._on_event(event)
         return event
+
+    def _write(self, line: bytes) -> None:
+        """Append the whole line, or nothing: a disk that gets full takes the first part of it."""
+        before = os.fstat(self._file).st_size
+        try:
+            while line:
+                line = line[os.write(self._file, line) :]
+            os.fsync(self._file)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._file, before)
+            raise cannot_write(self.folder, error) from error
 
     def find(self, kind: str, **fields: Any) -> dict[str, Any] | None:
         """The last event of this kind whose fields have these values."""
@@ -97,6 +141,11 @@ class Store:
             for event in self.events
             if event["kind"] == kind and all(event.get(name) == value for name, value in fields.items())
         ]
+
+
+def _results(folder: Path) -> Path:
+    """The folder of all results, of a run's in it: `results/runs/<spec>`."""
+    return folder.parent.parent if folder.parent.name == "runs" else folder.parent
 
 
 def _cut_torn_line(path: Path) -> None:

@@ -112,9 +112,12 @@ def require_allowed(loaded: LoadedSpec, allowed: Sequence[str]) -> None:
 
 
 def worker_environment(loaded: LoadedSpec) -> dict[str, str]:
-    """What workers see: the number of threads, and the spec's folder for hooks that live beside it."""
+    """What workers see: the number of threads, and the spec's folder where a hook of the user's may live in it.
+
+    Python runs what it finds there under the right name, so nobody else's workers see that folder.
+    """
+    threads = {"TVM_NUM_THREADS": str(loaded.spec.threads)}
+    if not any(users_hook(variant) for variant in loaded.spec.variants):
+        return threads
     paths = [str(loaded.path.parent.resolve()), os.environ.get("PYTHONPATH", "")]
-    return {
-        "TVM_NUM_THREADS": str(loaded.spec.threads),
-        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
-    }
+    return {**threads, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}

@@ -6,6 +6,7 @@ answers each with lines of the forms
 
     {"event": "stage", "name": ...}         a stage of the job begins
     {"event": "trials", ...}                progress of that stage
+    {"event": "limit", "seconds": ..., "cause": ...}    what comes may take so long, and then failed for this cause
     {"event": "result", "value": ...}       the job is done
     {"event": "error", "stage": ..., "cause": ..., "kind": ...}
 
@@ -14,6 +15,7 @@ When standard input closes, the parent is gone, and the worker ends with every p
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -25,11 +27,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from layoutlab.errors import LayoutlabError, StageError, first_message
+from layoutlab.scratch import name_semaphores
 
 
 def main() -> int:
     """Do the jobs on standard input, one after the other, until this process is ended from outside."""
     stream = _take_stdout()
+    name_semaphores()
     for job in _jobs():
         _answer(job, stream)
     return 0
@@ -65,7 +69,9 @@ def _answer(job: dict[str, Any], stream: TextIO) -> None:
     try:
         report("result", value=_do(job, report))
     except Exception as error:
-        traceback.print_exc()
+        # The log may be on the disk that is full.
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
         report("error", **_describe(error, stage))
 
 

@@ -61,7 +61,7 @@ x: nhwc against itself on Some CPU, 18 rounds a run
 
 called different: 1 of 2 runs (50 %), where 5 % are to be expected at most
 without a verdict: 1 of 3 runs: something disturbed the machine, or rounds spread. They say nothing; give the machine \
-nothing else to do, and choose another measure.seed
+nothing else to do, and check with --again
 """
 
 

@@ -59,3 +59,14 @@ def test_a_program_that_begins_to_compute_midway_is_flagged_and_leaves_no_verdic
     assert row["verdict"] == "unstable"
     assert "-of-2-rounds" in row["flags"] and "-of-2-rounds" in baseline["flags"]
     assert "disturbed in more rounds than the statistics can leave out, so without a verdict: nhwc, tflite." in table
+
+    before = taken(tmp_path)
+    again = subprocess.run([*command, "--again"], cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    assert again.returncode == 0, again.stderr
+    anew = taken(tmp_path)[len(before) :]
+    assert {(event["row"], event["round"]) for event in anew} == {
+        (row, at) for row in ("nhwc", "tflite") for at in (0, 1)
+    }
+    assert {event["protocol"] for event in anew}.isdisjoint(event["protocol"] for event in before)
+    rerun = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    assert (rerun.stdout, len(taken(tmp_path))) == (again.stdout, len(before) + len(anew))

@@ -151,14 +151,15 @@ def test_another_sha256_shows_both(folder):
     )
 
 
-@pytest.mark.parametrize("length", [12, 2000, 11000])
+@pytest.mark.parametrize("length", [12, 11000])
 def test_a_truncated_model_ends_with_a_message_whatever_reads_it_first(folder, length):
     model = folder / "model.tflite"
     model.write_bytes(model.read_bytes()[:length])
     done = layoutlab("run", "x.yaml", cwd=folder)
     assert (done.returncode, done.stdout) == (2, "")
     assert "Traceback" not in done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: ")
+    message = f"error: {model}: parsing the TFLite flatbuffer: the file is malformed (error: unpack_from requires "
+    assert done.stderr.splitlines()[-1].startswith(message)
 
 
 def test_report_before_any_run(folder):

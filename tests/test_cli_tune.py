@@ -136,8 +136,14 @@ def test_one_task_is_tuned_alone_and_the_run_goes_on_from_it(layoutlab, tmp_path
     assert "- tuning: 5 trials a variant, evolutionary search, cost model xgb, without softmax, weights packed" in page
     before, was = by_workload(tmp_path), best(tmp_path, 0)
 
-    done = layoutlab("tune", "--tasks", "3", "--trials", "2")
+    done = layoutlab("tune", "--tasks", "3", "--trials", "2", "--json")
     assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["kind"] for event in told if event["event"] == "recorded"]
+    assert [kind for kind in kinds if kind.startswith("tune")] == ["tune", "tune_begins", "tuned"]
+    last = told[-1]
+    assert (last["event"], last["variant"], last["chosen"]) == ("tuned", "nhwc", [3])
+    assert last["after"][3]["trials"] - last["before"][3]["trials"] == 2
     after = by_workload(tmp_path)
     assert after - before == {0: 2} and before - after == {}
     assert best(tmp_path, 0) <= was

@@ -6,14 +6,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
-from layoutlab import errors, jobs
-from layoutlab.errors import ModelError, StageError
+from layoutlab import errors, jobs, scratch
+from layoutlab.errors import ModelError, StageError, UsageError
+from layoutlab.memory import machine_limit_bytes
 from layoutlab.process import Worker, run_job
+from layoutlab.scratch import orphaned_semaphores
 
 
 @pytest.fixture
@@ -79,6 +82,55 @@ def test_silence_is_ended(verbs, tmp_path):
     error = failure(verbs, tmp_path, "time.sleep(60)", timeout_s=2)
     assert error.cause == "no sign of life for 2 s; the process was ended"
     assert time.monotonic() - started < 20
+
+
+def test_a_dead_worker_is_noticed_when_a_child_of_its_holds_its_output(verbs, tmp_path):
+    error = failure(verbs, tmp_path, "os.fork() or (os.setsid(), time.sleep(20), os._exit(0)); os._exit(3)")
+    assert error.cause == "the process ended with code 3 and no result"
+
+
+def test_a_worker_says_itself_how_long_something_may_take(verbs, tmp_path):
+    limit = "report('limit', seconds={}, cause='it was not done within 1 s')"
+    environment = verbs(
+        "import time\n@verb\ndef job(report, within_s, after_s):\n"
+        f"    {limit.format(1)}\n    time.sleep(within_s)\n    {limit.format(None)}\n    time.sleep(after_s)\n"
+    )
+    run_job("job", {"within_s": 0, "after_s": 1.5}, log=tmp_path / "x.log", environment=environment)
+    with pytest.raises(StageError, match=r"^start: it was not done within 1 s; the process was ended \(log: "):
+        run_job("job", {"within_s": 60, "after_s": 0}, log=tmp_path / "x.log", environment=environment)
+
+
+def test_a_workers_temporary_files_and_semaphores_go_with_it(verbs, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    environment = verbs(
+        "import multiprocessing, os, tempfile\n@verb\ndef job(report):\n"
+        "    semaphore = multiprocessing.get_context('spawn').Lock()\n"
+        "    tempfile.mkdtemp()\n    return [tempfile.gettempdir(), semaphore._semlock.name]\n"
+    )
+    with Worker(tmp_path / "x.log", environment) as worker:
+        folder, semaphore = worker.do("job", {})
+        assert Path(folder).parent == tmp_path and len(list(Path(folder).iterdir())) == 1
+        assert semaphore.startswith(f"/{Path(folder).name}-")
+    assert not Path(folder).exists()
+    assert orphaned_semaphores(tmp_path) == 0
+
+
+def test_what_a_killed_parent_left_is_removed_by_the_next_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(scratch, "_NEW_S", 0.0)
+    code = (
+        f"import tempfile; tempfile.tempdir = {str(tmp_path)!r}\n"
+        "from layoutlab.scratch import Scratch; print(Scratch().folder, flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        left = Path(other.stdout.readline().decode().strip())
+        scratch.remove_abandoned()
+        assert left.exists()
+        other.kill()
+    scratch.remove_abandoned()
+    assert not left.exists()
 
 
 def test_an_error_of_ours_arrives_as_what_it_was(verbs, tmp_path):
@@ -156,3 +208,47 @@ def test_a_worker_that_is_gone_says_so_each_time(verbs, tmp_path):
             with pytest.raises(StageError) as caught:
                 worker.do("crash", {})
             assert caught.value.cause == "the process was killed by SIGABRT"
+
+
+def test_memory_without_end_is_ended(verbs, tmp_path):
+    """In the worker itself, and in a process that it started."""
+    allocate = "held = [bytearray(b'x') * (32 << 20) for _ in iter(int, 1)]"
+    child = f"subprocess.run([sys.executable, '-c', {allocate!r}])"
+    environment = verbs(
+        "import subprocess, sys\n"
+        f"@verb\ndef itself(report):\n    report('stage', name='tune')\n    {allocate}\n"
+        f"@verb\ndef another(report):\n    report('stage', name='tune')\n    {child}\n"
+    )
+    for verb in ("itself", "another"):
+        with pytest.raises(StageError) as caught:
+            run_job(verb, {}, log=tmp_path / "x.log", environment=environment, memory_bytes=300 << 20, timeout_s=60)
+        assert (caught.value.stage, caught.value.cause) == (
+            "tune",
+            "it took more than 0.3 GiB of memory, its limit here; the process was ended",
+        )
+
+
+def test_memory_that_is_shared_counts_once(verbs, tmp_path):
+    environment = verbs(
+        "import os, time\n@verb\ndef job(report):\n    held = bytearray(b'x') * (150 << 20)\n"
+        "    children = [os.fork() for _ in range(3)]\n    if 0 in children:\n        time.sleep(20)\n"
+        "    time.sleep(2.6)\n    return len(held)\n"
+    )
+    found = run_job("job", {}, log=tmp_path / "x.log", environment=environment, memory_bytes=300 << 20)
+    assert found == 150 << 20
+
+
+def test_the_limit_of_memory_can_be_chosen(monkeypatch):
+    monkeypatch.delenv("LAYOUTLAB_MEMORY_GIB", raising=False)
+    assert 0 < machine_limit_bytes() <= 0.75 * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    monkeypatch.setenv("LAYOUTLAB_MEMORY_GIB", "0.5")
+    assert machine_limit_bytes() == 1 << 29
+
+
+@pytest.mark.parametrize("text", ["much", "0", "-1", "nan", "inf", "1e-30"])
+def test_a_limit_of_memory_that_is_none(monkeypatch, text):
+    monkeypatch.setenv("LAYOUTLAB_MEMORY_GIB", text)
+    with pytest.raises(UsageError) as caught:
+        machine_limit_bytes()
+    message = f"LAYOUTLAB_MEMORY_GIB: expected a number of GiB above 0, such as 8 or 0.5, found {text!r}"
+    assert str(caught.value) == message

@@ -11,7 +11,7 @@ from layoutlab.compiling import do_job
 from layoutlab.engine.base import Artifact, from_json, to_json
 from layoutlab.engine.provenance import AT_COMPILE_TIME, Operator, Provenance
 from layoutlab.errors import LayoutlabError, UsageError
-from layoutlab.process import run_job
+from layoutlab.model.ask import ask_about
 from layoutlab.progress import Progress
 from layoutlab.spec.models import VariantSpec
 from layoutlab.store import Store
@@ -32,7 +32,7 @@ class Built:
 
 def require_op(run: Run, index: int) -> str:
     """The type of the operator. Raises UsageError when the model has none of this number."""
-    described = run_job("describe_model", {"path": str(run.model)}, log=run.log("model"), timeout_s=120)
+    described = ask_about("describe_model", run.model, run.log("model"))
     ops = described["ops"]
     if not 0 <= index < len(ops):
         name = run.loaded.path

@@ -24,8 +24,8 @@ from layoutlab.engine.base import from_json
 from layoutlab.engine.provenance import Operator
 from layoutlab.errors import LayoutlabError
 from layoutlab.experiment import run_experiment
+from layoutlab.model.ask import ask_about
 from layoutlab.model.resolve import resolve_model
-from layoutlab.process import run_job
 from layoutlab.profiling import Profile, profile_spec
 from layoutlab.progress import Progress
 from layoutlab.records.adopt import AdoptedTask
@@ -155,8 +155,8 @@ def _cut_out(run: Run, request: OpRequest, results: Path) -> _Alone:
     fused = None if request.bare else fused_with(built, request.index)
     ops = (request.index,) if fused is None else fused.ops
     model, inputs = folder / f"{run.model.stem}.op{request.index}.tflite", folder / "cut_inputs.npz"
-    files = {"path": str(run.model), "inputs": str(run.inputs), "cut": str(model), "cut_inputs": str(inputs)}
-    made = run_job("cut_model", {**files, "ops": ops}, log=run.log("model"), timeout_s=600)
+    files = {"inputs": str(run.inputs), "cut": str(model), "cut_inputs": str(inputs)}
+    made = ask_about("cut_model", run.model, run.log("model"), timeout_s=600, **files, ops=ops)
     described = tuple(from_json(Operator, op) for op in made["ops"])
     numbers = conv_numbers(built[0], [op.index for op in described]) if numbered else None
     loaded = derive(

@@ -37,6 +37,7 @@ def add_commands(commands: Any) -> None:
     run.add_argument(
         "--fresh", action="store_true", help="do not go on from shipped records, or from those of other runs"
     )
+    run.add_argument("--again", action="store_true", help="take every round anew, on what is tuned and built already")
     allow_hooks(run)
     device_option(run)
     _add_tune(commands)
@@ -117,6 +118,7 @@ def _add_aa(commands: Any) -> None:
     itself.add_argument(
         "--runs", type=whole_number, default=20, metavar="N", help="so many runs (default: %(default)s)"
     )
+    itself.add_argument("--again", action="store_true", help="take every round anew")
     itself.add_argument("--json", action="store_true", help="print it as JSON")
 
 
@@ -127,7 +129,15 @@ def _run(options: argparse.Namespace) -> int:
     from layoutlab.report.table import json_data
 
     with progress_of(options.json) as progress:
-        comparison = run_experiment(loaded, options.results, progress, allowed(options), options.borrow, options.fresh)
+        comparison = run_experiment(
+            loaded,
+            options.results,
+            progress,
+            allowed(options),
+            borrow=options.borrow,
+            fresh=options.fresh,
+            again=options.again,
+        )
     progress.tell("finished", exit_code=comparison.exit_code, table=json_data(comparison))
     show(comparison, options, text=not options.json)
     return int(comparison.exit_code)
@@ -181,7 +191,7 @@ def _aa(options: argparse.Namespace) -> int:
     from layoutlab.progress import Progress
 
     with Progress() as progress:
-        found = check_itself(loaded, options.results, progress, allowed(options), options.runs)
+        found = check_itself(loaded, options.results, progress, allowed(options), options.runs, options.again)
     print(self_check_json(found) if options.json else self_check_text(found), end="")
     complain(f"written to {options.results / loaded.spec.name}: aa.{found.variant}.csv")
     return EXIT_VARIANT_FAILED if found.too_often else EXIT_OK
@@ -194,4 +204,5 @@ def how_to_go_on(options: argparse.Namespace) -> str:
     kept = options.results / "runs"
     if options.command is _tune and (options.tasks or options.trials):
         return f"interrupted. Every finished trial is kept under {kept}; the same command would spend its trials anew"
-    return f"interrupted. Every finished trial and round is kept under {kept}; to go on, run the same command again"
+    go_on = "the same command without --again" if getattr(options, "again", False) else "the same command again"
+    return f"interrupted. Every finished trial and round is kept under {kept}; to go on, run {go_on}"

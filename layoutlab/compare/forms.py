@@ -15,6 +15,7 @@ from layoutlab.compare.across import Change, SpecsTable, TimeTable
 from layoutlab.compare.models import ModelsRow, ModelsTable
 from layoutlab.compare.results import ResultRow
 from layoutlab.measure.stats import Ratio
+from layoutlab.report.markdown import plain
 from layoutlab.report.pairs import pairs_table, ratio_text
 
 _NONE = "-"
@@ -47,13 +48,14 @@ def _page(found: SpecsTable | TimeTable | ModelsTable, form: str) -> str:
         parts = [f"# {heading}" if form == "github" else heading]
         parts.append(_table([_change_cells(change) for change in found.changes], form))
     if found.notes:
-        parts.append("\n".join(f"{bullet}{note}" for note in found.notes))
+        shown = plain if form == "github" else str
+        parts.append("\n".join(f"{bullet}{shown(note)}" for note in found.notes))
     return "\n\n".join(parts) + "\n"
 
 
 def _table(rows: Sequence[dict[str, str]], form: str) -> str:
     if form == "github":
-        rows = [{key: cell.replace("|", "\\|") for key, cell in row.items()} for row in rows]
+        rows = [{key: plain(cell) for key, cell in row.items()} for row in rows]
     align = ["left", *["right"] * (len(rows[0]) - 2), "left"]
     return tabulate(rows, headers="keys", tablefmt=form, disable_numparse=True, colalign=align)
 

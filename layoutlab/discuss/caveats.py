@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from layoutlab.baseline.tflite import BASELINE
 from layoutlab.compare.across import SpecsTable
 from layoutlab.compare.results import Result, ResultRow
+from layoutlab.report.markdown import plain
 
 _FEW_ROUNDS = 6
 
@@ -34,7 +35,7 @@ def caveats(results: Sequence[Result], table: SpecsTable) -> list[str]:
             "All figures are simulated, not measured: counted under qemu and priced by a model of the core. They show "
             "what differs between layouts, and do not replace a device"
         )
-    found += [f"`{label}` has no figure: {row.failure}" for label, row in table.rows if row.failure]
+    found += [f"`{label}` has no figure: {plain(row.failure)}" for label, row in table.rows if row.failure]
     found += [
         _sentence(label, flag) for label, row in table.rows for flag in row.flags if flag != "simulated"
     ] + _unstable(table)
@@ -50,8 +51,8 @@ def caveats(results: Sequence[Result], table: SpecsTable) -> list[str]:
 def _sentence(label: str, flag: str) -> str:
     for pattern, meaning in _MEANING.items():
         if match := re.fullmatch(pattern, flag):
-            return f"`{label}`: " + meaning.format(*match.groups())
-    return f"`{label}`: {flag}"
+            return f"`{label}`: " + meaning.format(*map(plain, match.groups()))
+    return f"`{label}`: {plain(flag)}"
 
 
 def _unstable(table: SpecsTable) -> list[str]:
@@ -61,7 +62,7 @@ def _unstable(table: SpecsTable) -> list[str]:
 
 def _borrowed(result: Result) -> list[str]:
     return [
-        f"Records of `{variant}` for {lent['ops']} ops come from {lent['source']}"
+        f"Records of `{variant}` for {lent['ops']} ops come from {plain(lent['source'])}"
         for variant, found in result.data.get("records", {}).items()
         for lent in found.get("borrowed", ())
     ]

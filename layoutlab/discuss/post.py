@@ -11,6 +11,7 @@ from layoutlab.compare.results import Result, ResultRow
 from layoutlab.discuss.caveats import caveats, tuned_rows
 from layoutlab.discuss.why import Why, explain
 from layoutlab.measure.stats import Ratio
+from layoutlab.report.markdown import code, plain
 from layoutlab.report.pairs import pairs_table, ratio_text
 from layoutlab.report.search import search_text
 from layoutlab.spec.target import format_target
@@ -24,11 +25,11 @@ def discussion_post(results: Sequence[Result]) -> str:
     run = results[0].run
     threads = f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"
     blocks = [
-        f"# Data layouts of {_text(run['model'])} on {_text(run['device'])}",
+        f"# Data layouts of {plain(run['model'])} on {plain(run['device'])}",
         "## Question",
-        f"Which data layout should {_text(run['model'])} have when Apache TVM compiles it for this CPU, {threads}, "
+        f"Which data layout should {plain(run['model'])} have when Apache TVM compiles it for this CPU, {threads}, "
         "and is that faster than TFLite?",
-        *[_text(result.data["description"].strip()) for result in results if result.data["description"]],
+        *[plain(result.data["description"].strip()) for result in results if result.data["description"]],
         "## Answer",
         _answer(table),
         "## Setup",
@@ -86,10 +87,10 @@ def _setup(results: Sequence[Result]) -> list[str]:
     )
     tunings = dict.fromkeys(_tuning(result) for result in results)
     return [
-        f"Model: {_text(run['model'])}, {run['model_bytes'] / 1e6:.1f} MB, sha256 `{run['model_sha256']}`",
-        f"Device: {_text(run['device'])}: {_text(run['device_reason'])}",
-        f"Target: `{format_target(run['target'])}`",
-        f"Baseline: {_text(first.data['baseline_runtime'])}",
+        f"Model: {plain(run['model'])}, {run['model_bytes'] / 1e6:.1f} MB, sha256 `{run['model_sha256']}`",
+        f"Device: {plain(run['device'])}: {plain(run['device_reason'])}",
+        f"Target: {code(format_target(run['target']))}",
+        f"Baseline: {plain(first.data['baseline_runtime'])}",
         f"Tuning: {'; '.join(tunings)}",
         "Measuring: " + ("one counted inference of each row" if first.simulated else measured),
         f"Outputs of every variant were compared with TFLite's on {check['inputs']} seeded inputs first",
@@ -120,7 +121,7 @@ def _cells(label: str, row: ResultRow, simulated: bool) -> dict[str, str]:
         "verdict": f"failed: {data['failure']['stage']}" if row.failure else verdict,
         "transforms": _NONE if data["transforms"] is None else str(data["transforms"]),
         "ops tuned": _NONE if data["ops"] is None else _tuned(row),
-        "flags": ", ".join(row.flags).replace("|", "\\|") or _NONE,
+        "flags": plain(", ".join(row.flags)) or _NONE,
     }
 
 
@@ -150,7 +151,7 @@ def _why(table: SpecsTable) -> list[str]:
 def _explained(why: Why) -> list[str]:
     rows = [
         (
-            difference.operator,
+            plain(difference.operator),
             *(f"{us:.1f}" for us in (difference.fast_us, difference.slow_us)),
             f"{difference.lost_us:+.1f}",
         )
@@ -168,7 +169,7 @@ def _explained(why: Why) -> list[str]:
         f"**{why.slow}** against **{why.fast}**: {why.total_us:+.1f} us end to end in their profiles. The operators "
         f"that differ most, with what is fused to them, sum to {shown:+.1f} us:"
     )
-    return [said, table, *(f"Note: {note}." for note in why.notes)]
+    return [said, table, *(f"Note: {plain(note)}." for note in why.notes)]
 
 
 def _reproduce(results: Sequence[Result]) -> list[str]:
@@ -183,7 +184,7 @@ def _reproduce(results: Sequence[Result]) -> list[str]:
         "```\n" + "\n".join(commands) + "\n```",
         _list(
             [
-                *(f"Versions: {text}" for text in dict.fromkeys(versions)),
+                *(f"Versions: {plain(text)}" for text in dict.fromkeys(versions)),
                 f"Seeds: measuring {measure['seed']}, inputs {results[0].data['check']['seed']}, tuning "
                 f"{', '.join(dict.fromkeys(str(result.data['tuning']['seed']) for result in results))}",
                 "Raw samples, tuning coverage and all settings are in `table.json` and `coverage.csv` of each result",
@@ -194,8 +195,3 @@ def _reproduce(results: Sequence[Result]) -> list[str]:
 
 def _list(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _text(text: str) -> str:
-    """Text as it is, on one line, whatever Markdown would make of it."""
-    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").split())

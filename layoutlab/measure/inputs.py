@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from layoutlab.errors import ModelError
 from layoutlab.model.weights import smooth_input
+
+# Types of inputs, as numpy and the TFLite schema name them.
+_DTYPES = frozenset(
+    {"float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"}
+)
+# The parent makes inputs itself, so a shape that is absurd must not cost it its memory.
+_MOST_BYTES = 1 << 30
 
 
 def make_inputs(
@@ -18,8 +27,10 @@ def make_inputs(
 
     Floating point inputs are smooth images in `value_range` (low, high), as photographs are: noise would be averaged
     away, or drive a classifier to probabilities of 0 and 1, where wrong arithmetic no longer shows. Integer inputs
-    are uniform over their type's range.
+    are uniform over their type's range. Raises ModelError for inputs of which there can be no such values, or that
+    would take more than a gibibyte in all.
     """
+    _require_possible(tensors, sets)
     return [
         [
             _one_input(tensor, value_range, seed * 1_000_003 + number * 1_009 + position)
@@ -27,6 +38,23 @@ def make_inputs(
         ]
         for number in range(sets)
     ]
+
+
+def _require_possible(tensors: Sequence[dict[str, Any]], sets: int) -> None:
+    size = 0
+    for tensor in tensors:
+        if tensor["dtype"] not in _DTYPES:
+            raise _impossible(tensor, "no values of this type can be made; convert the model with numeric inputs")
+        if any(extent < 1 for extent in tensor["shape"]):
+            raise _impossible(tensor, "every dimension should be at least 1")
+        size += sets * math.prod(tensor["shape"]) * np.dtype(tensor["dtype"]).itemsize
+        if size > _MOST_BYTES:
+            wanted = f"{sets} sets of inputs take at least {size / (1 << 30):.4g} GiB, and 1 GiB is the most"
+            raise _impossible(tensor, f"{wanted}; check.inputs in the spec says how many sets")
+
+
+def _impossible(tensor: dict[str, Any], why: str) -> ModelError:
+    return ModelError(f"input {tensor['name']} {list(tensor['shape'])} {tensor['dtype']}: {why}")
 
 
 def _one_input(tensor: dict[str, Any], value_range: tuple[float, float], seed: int) -> np.ndarray:

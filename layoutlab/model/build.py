@@ -24,6 +24,7 @@ import numpy as np
 from layoutlab.errors import LayoutlabError, UsageError
 from layoutlab.model import tiny
 from layoutlab.model.weights import CALIBRATION_INPUTS, calibration_inputs, initialise
+from layoutlab.records.replace import write_synced
 
 DEFAULT_DIRECTORY = Path("experiments/models/built")
 
@@ -168,7 +169,8 @@ def main(arguments: list[str] | None = None) -> int:
         return error.exit_code
     options.directory.mkdir(parents=True, exist_ok=True)
     path = options.directory / file_name(options.name)
-    path.write_bytes(data)
+    # Whoever finds a file here takes it for the whole model.
+    write_synced(path, data)
     print(f"{path}  {len(data)} bytes  sha256 {hashlib.sha256(data).hexdigest()}")
     return 0
 

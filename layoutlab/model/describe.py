@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from layoutlab.errors import ModelError
+from layoutlab.errors import ModelError, printable
+from layoutlab.model.references import require_sound
 
 STAGE = "parsing the TFLite flatbuffer"
 DYNAMIC = -1
@@ -74,6 +75,7 @@ def describe(data: bytes) -> ModelDescription:
 def _describe(model: Any) -> ModelDescription:
     if model.SubgraphsLength() == 0:
         raise ValueError("it has no subgraph")
+    require_sound(model)
     graph = model.Subgraphs(0)
     return ModelDescription(
         inputs=tuple(_tensor(graph, graph.Inputs(i)) for i in range(graph.InputsLength())),
@@ -82,12 +84,17 @@ def _describe(model: Any) -> ModelDescription:
     )
 
 
+def shown_name(name: bytes | None) -> str:
+    """A name from the file for people to read: a file may hold any bytes, and some of them steer terminals."""
+    return printable((name or b"").decode(errors="replace"))
+
+
 def _tensor(graph: Any, index: int) -> TensorInfo:
     # The accessors would read past the end, or before the start, of the list of tensors.
     if not 0 <= index < graph.TensorsLength():
         raise ValueError(f"it refers to tensor {index} of {graph.TensorsLength()}")
     tensor = graph.Tensors(index)
-    name = (tensor.Name() or b"").decode(errors="replace")
+    name = shown_name(tensor.Name())
     return TensorInfo(name, _shape(tensor), _dtype(tensor.Type()))
 
 
@@ -100,11 +107,8 @@ def _shape(tensor: Any) -> tuple[int, ...]:
 
 def _op(model: Any, graph: Any, index: int) -> Op:
     operator = graph.Operators(index)
-    code_index = operator.OpcodeIndex()
-    if code_index >= model.OperatorCodesLength():
-        raise ValueError(f"operator {index} refers to code {code_index} of {model.OperatorCodesLength()}")
     shape = _tensor(graph, operator.Outputs(0)).shape if operator.OutputsLength() else None
-    return Op(index, _op_type(model.OperatorCodes(code_index)), shape)
+    return Op(index, _op_type(model.OperatorCodes(operator.OpcodeIndex())), shape)
 
 
 def _op_type(code: Any) -> str:
@@ -115,7 +119,7 @@ def _op_type(code: Any) -> str:
         raise ValueError(f"builtin operator {number} is not in the schema")
     if name != "CUSTOM":
         return name
-    return f"CUSTOM:{(code.CustomCode() or b'').decode(errors='replace')}"
+    return f"CUSTOM:{shown_name(code.CustomCode())}"
 
 
 def _dtype(number: int) -> str:

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from layoutlab.errors import ModelError
+from layoutlab.model.ask import ask_about
 from layoutlab.model.file import ModelFile, read_model
-from layoutlab.process import run_job
 from layoutlab.progress import Progress
 from layoutlab.spec.load import LoadedSpec
 
@@ -34,8 +34,7 @@ def bind_model(model: ModelFile, batch: int | None, folder: Path) -> ModelFile:
     if batch is None:
         return model
     bound = folder.resolve() / f"{model.path.stem}-batch{batch}.tflite"
-    arguments = {"path": str(model.path), "batch": batch, "bound": str(bound)}
-    run_job("bind_batch", arguments, log=folder / "logs" / "model.log", timeout_s=120)
+    ask_about("bind_batch", model.path, folder / "logs" / "model.log", batch=batch, bound=str(bound))
     return read_model(bound)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from layoutlab.engine.provenance import Operator
-from layoutlab.model.describe import describe
+from layoutlab.model.describe import describe, shown_name
 
 Shape = tuple[int, ...]
 
@@ -69,7 +69,7 @@ def _operator(graph: Any, index: int, type_: str) -> Operator:
     return Operator(
         index=index,
         type=type_,
-        output=(outputs[0].Name() or b"").decode(errors="replace") if outputs else "",
+        output=shown_name(outputs[0].Name()) if outputs else "",
         shape=results[0] if results else (),
         flop=_flop(op, type_, shapes, results),
         bytes=sum(_bytes(tensor) for tensor in (*inputs, *outputs) if tensor is not None),

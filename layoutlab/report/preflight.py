@@ -9,6 +9,7 @@ from pathlib import Path
 from layoutlab.engine.base import from_json, to_json
 from layoutlab.engine.preflight import Preflight, by_reason
 from layoutlab.errors import ModelError, StageError
+from layoutlab.model.ask import memory_bytes
 from layoutlab.model.describe import TensorInfo
 from layoutlab.model.file import read_model
 from layoutlab.process import run_job
@@ -25,7 +26,11 @@ def check_import(path: Path) -> Preflight:
     with tempfile.TemporaryDirectory(prefix="layoutlab-") as folder:
         try:
             value = run_job(
-                "preflight", {"path": str(model.path)}, log=Path(folder) / "import.log", timeout_s=_TIMEOUT_S
+                "preflight",
+                {"path": str(model.path)},
+                log=Path(folder) / "import.log",
+                timeout_s=_TIMEOUT_S,
+                memory_bytes=memory_bytes(model.path),
             )
         except ModelError as error:
             raise ModelError(f"{path}: {error}") from None

@@ -105,7 +105,7 @@ def rounds_notes(rows: Mapping[str, Rounds]) -> list[str]:
     if doubtful:
         notes.append(
             f"disturbed in more rounds than the statistics can leave out, so without a verdict: {', '.join(doubtful)}. "
-            "With another measure.seed the spec measures anew; give it a machine that does nothing else"
+            "`layoutlab run --again` takes all rounds anew: give it a machine that does nothing else"
         )
     return notes
 

@@ -14,6 +14,7 @@ from layoutlab.engine.relay.notes import engine_notes
 from layoutlab.records.identity import Difference
 from layoutlab.report.comparison import Comparison, Row, Simulated
 from layoutlab.report.coverage import coverage_notes, coverage_records
+from layoutlab.report.markdown import plain
 from layoutlab.report.pairs import pairs_table, ratio_text, spread_table
 from layoutlab.report.rounds import conditions_text, rounds_notes, rounds_record
 from layoutlab.report.search import search_text
@@ -63,11 +64,11 @@ def _fitting(cells: list[dict[str, str]], width: int | None) -> tuple[str, list[
 
 def markdown_table(comparison: Comparison) -> str:
     """A page of its own: title, table, notes, and how to repeat it."""
-    lines = [f"# {_escape(comparison.name)}", ""]
+    lines = [f"# {plain(comparison.name)}", ""]
     if comparison.description:
-        lines += [_escape(comparison.description.strip()), ""]
-    lines += [f"Model: {_escape(_model(comparison))}", "", _tabulate(table_cells(comparison), "github"), ""]
-    lines += [f"- {_escape(note)}" for note in _notes(comparison)]
+        lines += [plain(comparison.description.strip()), ""]
+    lines += [f"Model: {plain(_model(comparison))}", "", _tabulate(table_cells(comparison), "github"), ""]
+    lines += [f"- {plain(note)}" for note in _notes(comparison)]
     pairs = pairs_table(comparison.pairs, "github")
     if pairs:
         lines += ["", "## Between variants", "", pairs]
@@ -75,7 +76,7 @@ def markdown_table(comparison: Comparison) -> str:
     if latencies:
         lines += ["", "## Spread", "", spread_table(latencies, "github")]
     lines += ["", "## To repeat it", ""]
-    lines += [f"- {_escape(line)}" for line in _footer(comparison)]
+    lines += [f"- {plain(line)}" for line in _footer(comparison)]
     return "\n".join(lines) + "\n"
 
 
@@ -303,11 +304,6 @@ def _cost_record(cost: Simulated | None) -> dict[str, float | None]:
     counted = {name: cost.counts[name] for name in _COST_FIELDS[4:]}
     own = (cost.ms, cost.kcycles, cost.compute_kcycles, cost.memory_kcycles)
     return {**dict(zip(_COST_FIELDS, own, strict=False)), **counted}
-
-
-def _escape(text: str) -> str:
-    """Text as it is, on one line, whatever Markdown would make of it."""
-    return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*").split())
 
 
 def _record(row: Row) -> dict[str, object]:

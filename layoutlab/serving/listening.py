@@ -12,6 +12,9 @@ from layoutlab.errors import DeviceError, UsageError
 # A peer that is silent is asked for a sign of life after 10 s, and is gone after 30: unplugged, asleep, out of reach.
 _KEEPALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
 
+# So many may wait at the door: clients and devices that come at once, and strangers before them.
+BACKLOG = 128
+
 
 def add_listen_options(parser: argparse.ArgumentParser) -> None:
     """--host, --port and --allow-lan."""

@@ -17,7 +17,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
-from layoutlab.serving.handshake import shake_hands
+from layoutlab.serving.handshake import greet
 from layoutlab.session_worker import VerbProcess, Verbs, end_group, lead_group
 
 # How often a verb's process is looked at that may have died without closing its pipe.
@@ -51,20 +51,19 @@ def _seconds(timeout_s: Any) -> float | None:
 
 
 def serve_session(listener: socket.socket, verbs: Verbs, expected: str, key: str) -> None:
-    """Take the connection that waits, and serve it until its client is gone.
+    """Serve the first client among those who wait at the listener, until it is gone.
 
-    The client has to name the key `expected`, and is told `key`. OSError or RuntimeError when it is no client.
+    The client has to name the key `expected`, and is told `key`. OSError or RuntimeError when there is none.
     """
     first = VerbProcess(verbs, [listener])
     try:
-        connection, address = listener.accept()
+        client = greet(listener, expected, key)
         listener.close()
-        timeout_s = shake_hands(connection, expected, key)
     except BaseException:
         first.end()
         raise
-    print(f"serving {address[0]}:{address[1]}", file=sys.stderr, flush=True)
-    session = _Session(connection, timeout_s, verbs, first)
+    print(f"serving {client.address[0]}:{client.address[1]}", file=sys.stderr, flush=True)
+    session = _Session(client.connection, client.timeout_s, verbs, first)
     try:
         session.run()
     finally:

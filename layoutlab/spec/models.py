@@ -77,6 +77,12 @@ def _not_reserved(name: str) -> str:
     return name
 
 
+def _not_the_folder_of_runs(name: str) -> str:
+    if name == "runs":
+        raise ValueError('"runs" is the folder of all runs in the results')
+    return name
+
+
 _TARGET_TEXT_SCHEMA = {
     "type": "string",
     "pattern": "^(host$|llvm)",
@@ -613,7 +619,9 @@ class MeasureSpec(_Part):
 class Spec(_Part):
     """A comparison of data layouts of one model under Apache TVM, next to TFLite."""
 
-    name: Name = Field(description="Name of the comparison, and of its results folder.")
+    name: Annotated[Name, AfterValidator(_not_the_folder_of_runs)] = Field(
+        description="Name of the comparison, and of its results folder; not runs."
+    )
     description: str | None = Field(default=None, description="Free text.")
     model: ModelSpec = Field(description="The model: exactly one of file and build.")
     target: Target = Field(

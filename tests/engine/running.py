@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +36,13 @@ def seeded_inputs(path: Path, seed: int, value_range: tuple[float, float] = (-1.
 
 
 class Built:
-    """A module built untuned, its library in `folder`, and ready to run."""
+    """A module built untuned, its library in `folder`, and ready to run. `change` is done to it once it is lowered."""
 
-    def __init__(self, mod: tvm.IRModule, folder: Path) -> None:
+    def __init__(
+        self, mod: tvm.IRModule, folder: Path, change: Callable[[tvm.IRModule], tvm.IRModule] = lambda lowered: lowered
+    ) -> None:
         target = tvm.target.Target(TARGET)
-        lowered = lower(mod, target, pack_weights=True)
+        lowered = change(lower(mod, target, pack_weights=True))
         built, _ = apply_records(
             lowered, target, meta_schedule.database.MemoryDatabase(), pack_weights=True, expected=()
         )

@@ -1,5 +1,6 @@
 import random
 from pathlib import Path
+from typing import Any
 
 import flatbuffers
 import numpy as np
@@ -8,6 +9,8 @@ import tflite
 
 from layoutlab.errors import ModelError
 from layoutlab.model.describe import ModelDescription, Op, TensorInfo, describe
+
+from ..tflite_files import edited, op_type
 
 BIG = "mobilenet_v3_large_minimalistic_224.tflite"
 MUTATIONS = 200
@@ -273,3 +276,13 @@ def test_flipped_bytes_never_raise_anything_else(models: Path) -> None:
             damaged[place] ^= rng.randint(1, 255)
         results.append(outcome(bytes(damaged)))
     assert any(results) and not all(results)
+
+
+def test_names_steer_no_terminal(models: Path) -> None:
+    def rename(model: Any) -> None:
+        graph = model.subgraphs[0]
+        graph.tensors[graph.inputs[0]].name = b"in\x1b[2J\xe2\x80\xaeput\n\xff"
+
+    found = describe(edited(models / "tiny/tiny_conv.tflite", rename, op_type(0, "CUSTOM", "own\x07")))
+    assert found.inputs[0].name == "in\ufffd[2J\ufffdput\ufffd\ufffd"
+    assert found.ops[0].type == "CUSTOM:own\ufffd"

@@ -407,8 +407,8 @@ def test_rows_say_how_their_rounds_were_taken(tmp_path):
     assert lines[-4:-1] == [
         "each round: 1 thread, pinned to cores 4-7, no cool-down, 500 ms of warm-up",
         "nhwc was disturbed: round 2: thermal status 2 (moderate); round 3: thermal status 2 (moderate)",
-        "disturbed in more rounds than the statistics can leave out, so without a verdict: nhwc. With another "
-        "measure.seed the spec measures anew; give it a machine that does nothing else",
+        "disturbed in more rounds than the statistics can leave out, so without a verdict: nhwc. "
+        "`layoutlab run --again` takes all rounds anew: give it a machine that does nothing else",
     ]
     assert {name: row.ratio.verdict for name, row in rows.items() if row.ratio}["nhwc"] == "unstable"
     first = comparison.pairs[0]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from layoutlab.errors import SpecError
 from layoutlab.spec.load import LoadedSpec, find_spec, load_spec
 from layoutlab.spec.models import DeviceSpec, HookSpec, Spec
 
+from ..conftest import ROOT
 from .texts import FULL, SMALLEST
 
 # --- what a valid spec becomes ---------------------------------------------------------------------------
@@ -72,7 +74,9 @@ def test_defaults(load):
         "tune": True,
         "fuse": True,
         "passes": {"disabled": (), "opt_level": None},
+        "engine": None,
     }
+    assert spec.engine_of(spec.variants[0]).model_dump() == {"kind": "relax", "python": None, "tophub": False}
     assert spec.tuning.model_dump() == {
         "trials": 1000,
         "time_limit_s": None,
@@ -88,6 +92,9 @@ def test_defaults(load):
         "cold_cache": False,
         "repeats": 3,
         "min_repeat_ms": 15,
+        "tuner": None,
+        "graph_tuner": False,
+        "logs": (),
     }
     assert spec.check.model_dump() == {"inputs": 5, "seed": 1, "rtol": 1e-3, "atol": 1e-4}
     assert spec.measure.model_dump() == {
@@ -102,6 +109,15 @@ def test_defaults(load):
         "cooldown_limit_s": 300,
         "seed": 1,
     }
+
+
+def test_engine_of_a_spec_and_of_a_variant(load):
+    text = SMALLEST.replace("[{name: v}]", "[{name: v}, {name: w, engine: {kind: relay, python: tvm/bin/python}}]")
+    spec = load(text + "engine: relay\n").spec
+    assert [spec.engine_of(variant).model_dump() for variant in spec.variants] == [
+        {"kind": "relay", "python": None, "tophub": False},
+        {"kind": "relay", "python": "tvm/bin/python", "tophub": False},
+    ]
 
 
 def test_passes_and_fusion_of_a_variant(load):
@@ -221,7 +237,7 @@ def mutated(edits: list[tuple[str, bool, float, str]]) -> str:
 
 
 @settings(
-    max_examples=300,
+    max_examples=200,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -243,3 +259,27 @@ def test_loading_needs_no_heavy_package():
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+# --- the whole command line ------------------------------------------------------------------------------
+
+
+def check_mutations(count: int) -> dict:
+    command = [sys.executable, "-m", "tests.spec.mutations", str(count), "1"]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_mutated_specs_are_refused_by_the_command_line_with_places():
+    done = check_mutations(60)
+    assert done["refused"] > 50
+    assert (done["heavy"], done["made"]) == ([], ["x.yaml"])
+
+
+@pytest.mark.slow
+def test_a_thousand_mutated_specs():
+    done = check_mutations(1000)
+    print(done)
+    assert done["refused"] > 800
+    assert (done["heavy"], done["made"]) == ([], ["x.yaml"])

@@ -105,7 +105,7 @@ x.yaml:17:9: tuning.seed: expected a whole number from 1 to 2147483647 (TVM refu
 
 # Lines replaced or added in the smallest spec, and the first lines of what is said.
 WRONG = [
-    ("", "wobble: 1\n", ['4:1: unknown key "wobble": expected name, description, model, target, device, '
+    ("", "wobble: 1\n", ['4:1: unknown key "wobble": expected name, description, model, target, device, engine, '
                          "baseline, variants, tuning, check or measure"]),
     ("", "check: {rtoll: 1}\n", ['4:9: check: unknown key "rtoll": did you mean "rtol"?']),
     ("", "name: b\n", ['4:1: duplicate key "name": first on line 1, again on line 4']),
@@ -130,6 +130,11 @@ WRONG = [
     ("[{name: v}]", "{name: v}",
      ["3:11: variants: expected a list of at least one variant, found a mapping"]),
     ("[{name: v}]", "[v]", ['3:12: variants[0]: expected a mapping, found "v"']),
+    ("name: a\n", "name: runs\n", ['1:7: name: "runs" is the folder of all runs in the results']),
+    ("name: a\n", "name: a/b\n",
+     ['1:7: name: expected 1 to 64 of A-Z a-z 0-9 . _ - (no . in front, no ..), found "a/b"']),
+    ("[{name: v}]", "[{name: ../v}]",
+     ['3:19: variants[0].name: expected 1 to 64 of A-Z a-z 0-9 . _ - (no . in front, no ..), found "../v"']),
     ("[{name: v}]", "[{name: tflite}]",
      ['3:19: variants[0].name: "tflite" is reserved for the row of the baseline']),
     ("{name: v}", "{name: v, convert_layout: nchw}",

@@ -29,6 +29,7 @@ from layoutlab.device.kryo.price import Price, Pricer
 from layoutlab.device.kryo.symbols import parts_of
 from layoutlab.device.kryo.toolchain import Toolchain
 from layoutlab.errors import DeviceError
+from layoutlab.scratch import system_folder
 from layoutlab.session_worker import die_with_parent
 
 # Kryo 280's gold cores derive from Cortex-A73: ARMv8.0 with CRC and crypto, as Cortex-A72, the last of that kind which
@@ -80,7 +81,7 @@ class SimulatedCore:
         """
         self._log = log
         remove_leftovers()
-        self._counts = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid():08}-"))
+        self._counts = Path(tempfile.mkdtemp(prefix=f"{_FOLDERS}{os.getpid():08}-", dir=system_folder()))
         self._marks = self.place(toolchain.marks, "marks.so")
         self._agent = _start_agent(toolchain, self._counts, agent)
         try:
@@ -180,7 +181,7 @@ class SimulatedCore:
 
 def remove_leftovers() -> None:
     """Remove the folders of cores whose processes were killed before they could do it."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDERS}*"):
+    for folder in system_folder().glob(f"{_FOLDERS}*"):
         owner = folder.name.removeprefix(_FOLDERS)[:8]
         if owner.isdigit() and not psutil.pid_exists(int(owner)):
             shutil.rmtree(folder, ignore_errors=True)

@@ -44,6 +44,7 @@ from layoutlab.engine.relax.tune.tuner import PoolOpener, extract_tasks, tune
 from layoutlab.engine.relax.tvm_cpu import meta_schedule, tvm
 from layoutlab.engine.relax.vectors import vector_floats
 from layoutlab.errors import StageError, UsageError
+from layoutlab.hook_limit import Limited, limited
 
 Report = Callable[..., None]
 
@@ -155,7 +156,7 @@ def lay_out(job: CompileJob, report: Report) -> tuple[tvm.IRModule, LayoutReport
     report("stage", name="import")
     imported = canonicalise(import_model(Path(job.model_path).read_bytes()))
     report("stage", name="layout")
-    hook = None if job.hook is None else make_hook(job.hook, tvm.target.Target(job.target))
+    hook = None if job.hook is None else _limited_hook(job.hook, tvm.target.Target(job.target), report)
     decisions = plan(imported, job.convert_layout, hook)
     require_change(decisions, job.convert_layout, hook)
     converted, transforms = apply_plan(imported, decisions)
@@ -191,6 +192,13 @@ def make_hook(options: HookOptions, target: tvm.target.Target) -> hooks.Hook:
         return _numbered(hooks.resolve(str(options.name), options.allowed), options)
     block = options.block if isinstance(options.block, int) else vector_floats(target)
     return hooks.Nchwc(block, options.pad)
+
+
+def _limited_hook(options: HookOptions, target: tvm.target.Target, report: Report) -> hooks.Hook:
+    """The hook; when it is the user's code, whoever waits for it knows for how long."""
+    with limited(report, "the hook's module was not imported"):
+        hook = make_hook(options, target)
+    return hook if hooks.is_built_in(hook) else Limited(hook, report)
 
 
 def _numbered(hook: hooks.Hook, options: HookOptions) -> hooks.Hook:
@@ -255,7 +263,7 @@ def choosable(tasks: Sequence[meta_schedule.ExtractedTask]) -> list[Choosable]:
 
 
 def _write_layouts(folder: Path, layouts: LayoutReport) -> None:
-    (folder / "imported.txt").write_text(layouts.ir_before)
-    (folder / "converted.txt").write_text(layouts.ir_after)
+    (folder / "imported.txt").write_text(layouts.ir_before, encoding="utf-8")
+    (folder / "converted.txt").write_text(layouts.ir_after, encoding="utf-8")
     rows = to_json(layouts)["convs"]
-    (folder / "layouts.json").write_text(json.dumps(rows, indent=1))
+    (folder / "layouts.json").write_text(json.dumps(rows, indent=1), encoding="utf-8")

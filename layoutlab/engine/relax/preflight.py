@@ -20,8 +20,8 @@ from tvm.relax.frontend.tflite import from_tflite
 from tvm.relax.frontend.tflite.tflite_frontend import OperatorConverter, get_tensor_name
 
 from layoutlab.engine.preflight import Preflight, Problem
-from layoutlab.errors import ModelError
-from layoutlab.model.describe import STAGE, TensorInfo, describe
+from layoutlab.errors import ModelError, printable
+from layoutlab.model.describe import STAGE, TensorInfo, describe, shown_name
 
 # The dtypes an input can have in Relax, by the schema's names; complex64 becomes pairs of float32.
 _INPUT_DTYPES = frozenset(
@@ -79,7 +79,7 @@ def preflight(data: bytes) -> Preflight:
 
 def one_line(error: Exception) -> str:
     """The error's class and message on one line; without a message, the source line that raised it."""
-    message = " ".join(str(error).split()).rstrip(".")
+    message = printable(" ".join(str(error).split()).rstrip("."))
     if len(message) > _LONGEST_MESSAGE:
         message = message[:_LONGEST_MESSAGE] + " ..."
     if not message:
@@ -105,6 +105,8 @@ def _input_problems(inputs: Sequence[TensorInfo]) -> list[Problem]:
         if tensor.dtype not in _INPUT_DTYPES:
             reason = f"TVM's importer takes no input of dtype {tensor.dtype}; build the model with a numeric input"
             problems.append(Problem(input=tensor.name, reason=reason))
+        if 0 in tensor.shape:
+            problems.append(Problem(input=tensor.name, reason=f"the shape {list(tensor.shape)} has no elements"))
         if tensor.is_dynamic:
             reason = (
                 f"the shape {list(tensor.shape)} is dynamic, and layouts are chosen for fixed ones; bind a dynamic "
@@ -137,7 +139,7 @@ def _ambiguous_names(graph: Any) -> list[str]:
         computed.update(op.Outputs(i) for i in range(op.OutputsLength()))
     names = [graph.Tensors(i).Name() for i in range(graph.TensorsLength())]
     counts = Counter(name for name in names if name is not None)  # TVM makes up a name of its own where there is none
-    return sorted({names[i].decode(errors="replace") for i in computed if counts[names[i]] > 1})
+    return sorted({shown_name(names[i]) for i in computed if counts[names[i]] > 1})
 
 
 def _with_known_inputs(data: bytes, inputs: Sequence[TensorInfo]) -> bytes:
@@ -221,7 +223,7 @@ class _CollectingConverter(OperatorConverter):
         """TFLite's name of the operator, or CUSTOM:<code>."""
         code = self.model.OperatorCodes(op.OpcodeIndex())
         name = str(self.builtin_op_code[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())])
-        return f"CUSTOM:{(code.CustomCode() or b'').decode(errors='replace')}" if name == "CUSTOM" else name
+        return f"CUSTOM:{shown_name(code.CustomCode())}" if name == "CUSTOM" else name
 
     def _reason_to_refuse(self, op: Any, type_: str, error: Exception) -> str:
         """Why TVM refuses the operator before it looks at it more closely."""
@@ -261,7 +263,7 @@ class _CollectingConverter(OperatorConverter):
         outputs = [int(tensor) for tensor in self._indices_or_empty(op.OutputsAsNumpy())]
         place: dict[str, Any] = {"op": index, "subgraph": self._subgraph_number(), "type": type_}
         if outputs:
-            place["output"] = get_tensor_name(self.subgraph, outputs[0])
+            place["output"] = printable(get_tensor_name(self.subgraph, outputs[0]))
             place["shape"] = tuple(self._declared_shape(outputs[0]))
         self._problems.append(Problem(reason=reason, **place))
         for tensor in outputs:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from layoutlab.engine.relax.tune.select import Choosable, select, skip
 from layoutlab.engine.relay.decide import Decision, decide, read_convs, require_change
 from layoutlab.engine.relay.executor import candidates
 from layoutlab.engine.relay.executor.link import link_artifact
-from layoutlab.engine.relay.interpreter import Report, ask, describe
+from layoutlab.engine.relay.interpreter import RelayEngine, Report, ask
 from layoutlab.engine.relay.trace import make_provenance
 from layoutlab.errors import StageError, UsageError
 from layoutlab.hooks import Conv
@@ -59,11 +59,11 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     Writes into `job.folder` what `engine.relax.compile` writes there, AutoTVM's log, and what the library is linked of.
     """
     folder = Path(job.folder)
-    engine = describe(_python(job), job.target, None)
     decided = _decide(job, report)
     inside = _inside_job(job, decided, chosen=_not_skipped(job, decided, report))
     done = _ask(job, "compile", inside, report)
-    layouts = _layout_report(done, decided)
+    engine = RelayEngine(python=_python(job), described=done["about"])
+    layouts = _layout_report(job, done, decided)
     _write_layouts(folder, layouts)
     report("stage", name="link")
     library = link_artifact(
@@ -80,7 +80,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
         census_after=layouts.census_after,
         tasks=tuple(from_json(TaskCoverage, task) for task in done["tasks"]),
         convs=layouts.convs,
-        conv_us=tuple(done.get("conv_us") or [None] * len(layouts.convs)),
+        conv_us=(None,) * len(layouts.convs),
         dequantised=layouts.dequantised,
         tuning_ended=done["ended"],
         tune_s=done["tune_s"],
@@ -124,7 +124,7 @@ def tune_variant(job: CompileJob, request: TuneRequest, report: Report) -> TuneR
 def report_layouts(job: CompileJob, report: Report) -> LayoutReport:
     """What the variant does to the layouts, in the module as TVM lowers it, without tuning or building it."""
     decided = _decide(job, report)
-    return _layout_report(_ask(job, "lay_out", _inside_job(job, decided), report), decided)
+    return _layout_report(job, _ask(job, "lay_out", _inside_job(job, decided), report), decided)
 
 
 def _python(job: CompileJob) -> str:
@@ -141,17 +141,23 @@ def _ask_with(job: CompileJob, verb: str, arguments: dict[str, Any], report: Rep
     return ask(_python(job), verb, arguments, folder=Path(job.folder), report=report, tophub=job.engine.tophub)
 
 
-def _decide(job: CompileJob, report: Report) -> _Decided:
-    """Ask the hook for every convolution; without one, TVM's own decides within the build."""
+def _decide(job: CompileJob, report: Report) -> _Decided | None:
+    """Ask the hook for every convolution; None where none is asked: without a hook TVM's own decides in the build."""
+    if job.hook is None or job.hook.name == "keep":
+        return None
     found = _ask_with(job, "convs", {"model": job.model_path, "layout": job.convert_layout}, report)
     imported, converted = read_convs(found["before"]), read_convs(found["after"])
     if len(imported) != len(converted):
         raise StageError("layout", f"ConvertLayout made {len(converted)} convolutions of {len(imported)}")
-    hook = None if job.hook is None else make_hook(job.hook, job.target)
-    before = f"convert_layout: {job.convert_layout}" if job.convert_layout else "as imported"
-    decisions = decide(converted, hook, before)
+    hook = make_hook(job.hook, job.target)
+    decisions = decide(converted, hook, _before(job))
     require_change(decisions, imported, job.convert_layout, hook)
     return _Decided(imported=imported, decisions=decisions)
+
+
+def _before(job: CompileJob) -> str:
+    """What gave the convolutions their layouts before the hook."""
+    return f"convert_layout: {job.convert_layout}" if job.convert_layout else "as imported"
 
 
 def make_hook(options: HookOptions, target: dict[str, Any]) -> hooks.Hook:
@@ -175,7 +181,7 @@ def _vector_floats(target: dict[str, Any]) -> int:
 
 
 def _inside_job(
-    job: CompileJob, decided: _Decided, chosen: Sequence[int] | None = None, additional: bool = False
+    job: CompileJob, decided: _Decided | None, chosen: Sequence[int] | None = None, additional: bool = False
 ) -> dict[str, Any]:
     """The job as `inside.verbs` reads it."""
     threads = int(job.target.get("num-cores", 1))
@@ -198,7 +204,7 @@ def _inside_job(
         "target": job.target,
         "folder": job.folder,
         "convert_layout": job.convert_layout,
-        "decisions": None if job.hook is None else [decision.to_inside() for decision in decided.decisions],
+        "decisions": None if decided is None else [decision.to_inside() for decision in decided.decisions],
         "keep": job.hook is not None,
         "passes": asdict(job.tuning.passes),
         "fuse": job.fuse,
@@ -215,11 +221,11 @@ def _devices(job: CompileJob, threads: int) -> candidates.Devices | None:
     return candidates.Devices(address=job.rpc, target=job.target, timing=timing, cores=tuning.cores, threads=threads)
 
 
-def _list_tasks(job: CompileJob, decided: _Decided, report: Report) -> list[TaskCoverage]:
+def _list_tasks(job: CompileJob, decided: _Decided | None, report: Report) -> list[TaskCoverage]:
     return [from_json(TaskCoverage, task) for task in _ask(job, "list_tasks", _inside_job(job, decided), report)]
 
 
-def _not_skipped(job: CompileJob, decided: _Decided, report: Report) -> tuple[int, ...] | None:
+def _not_skipped(job: CompileJob, decided: _Decided | None, report: Report) -> tuple[int, ...] | None:
     """Indices of the tasks that the spec does not skip; None for all, which need not be listed for it."""
     if not (job.tune and job.tuning.skip):
         return None
@@ -240,20 +246,24 @@ def _choosable(tasks: Sequence[TaskCoverage]) -> list[Choosable]:
     return [Choosable(name=task.name, kind=task.kind or task.name) for task in tasks]
 
 
-def _layout_report(done: dict[str, Any], decided: _Decided) -> LayoutReport:
+def _layout_report(job: CompileJob, done: dict[str, Any], decided: _Decided | None) -> LayoutReport:
+    if decided is None:
+        imported = read_convs(done["convs_before"])
+        hook = None if job.hook is None else hooks.keep
+        decided = _Decided(imported=imported, decisions=decide(imported, hook, _before(job)))
     after = done["layouts_after"]
     if len(after) != len(decided.imported):
         after = ["unknown"] * len(decided.imported)
     return LayoutReport(
         census_before=from_json(Census, done["census_before"]),
         census_after=from_json(Census, done["census_after"]),
-        convs=tuple(
+        convs=_in_order(
             ConvReport(
                 conv=conv,
                 before=str(conv.layout),
                 answer=None if decision.answer is None else str(decision.answer),
                 after=layout,
-                why=decision.why,
+                why=decision.why if job.hook else f"{decision.why}; TVM's own hook",
             )
             for conv, decision, layout in zip(decided.imported, decided.decisions, after, strict=True)
         ),
@@ -261,6 +271,11 @@ def _layout_report(done: dict[str, Any], decided: _Decided) -> LayoutReport:
         ir_after=done["ir_after"],
         dequantised=False,
     )
+
+
+def _in_order(reports: Iterable[ConvReport]) -> tuple[ConvReport, ...]:
+    """In the model's order, which need not be that in which TVM visits them."""
+    return tuple(sorted(reports, key=lambda report: report.conv.index))
 
 
 def _write_layouts(folder: Path, layouts: LayoutReport) -> None:

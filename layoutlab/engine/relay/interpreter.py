@@ -122,8 +122,8 @@ def ask(
 ) -> Any:
     """Do a verb of `inside.verbs` in a process of the interpreter and return its result.
 
-    Its events are passed to `report`; what it prints goes to `log`, or to standard error. It runs in `folder`, where
-    its request and result lie meanwhile, and in this process' group. Raises StageError for what failed there, and for
+    Its events are passed to `report`; what it prints goes to `log`, or to standard error. It runs in a folder within
+    `folder`, which is gone afterwards, and in this process' group. Raises StageError for what failed there, and for
     a process that died or was silent for `silent_s`.
     """
     with tempfile.TemporaryDirectory(dir=folder, prefix="ask-") as name:
@@ -137,7 +137,8 @@ def ask(
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                cwd=folder,
+                # TVM leaves a cache in the folder it runs in.
+                cwd=name,
                 env=_environment(tophub),
                 text=True,
             )

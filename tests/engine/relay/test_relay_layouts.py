@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from layoutlab.engine.relay.compile import compile_variant, report_layouts
 from layoutlab.engine.relay.interpreter import ask, describe
 from layoutlab.errors import DeviceError, StageError
 from layoutlab.hooks import Rule
+from layoutlab.model.work import operators
 
 from ...conftest import TINY
 from .conftest import KRYO, quiet, relay_job
@@ -32,13 +34,27 @@ def test_it_says_what_it_is(relay_python: str) -> None:
 
 
 def test_a_converted_network_has_two_transforms(relay_python: str, tmp_path: Path) -> None:
-    found = report_layouts(relay_job(relay_python, MOBILENET, tmp_path, convert_layout="NCHW", hook=KEEP), quiet)
+    job = relay_job(relay_python, MOBILENET, tmp_path, convert_layout="NCHW", hook=KEEP)
+    found = report_layouts(job, quiet)
+    with pytest.raises(StageError) as caught:
+        report_layouts(replace(job, convert_layout="NHWC"), quiet)
+    assert caught.value.cause == (
+        "convert_layout: NHWC was asked for, but it changed nothing: all 12 convolutions stay NHWC. Leave it out"
+    )
     assert found.census_before.conv_layouts == {"NHWC": 12}
     assert found.census_after.conv_layouts == {"NCHW": 12}
     assert [(each.after, each.before) for each in found.census_after.transforms] == [
         ("input", "nn.conv2d"),
         ("add", "reshape"),
     ]
+
+
+def test_convolutions_have_the_numbers_of_the_model(relay_python: str, tmp_path: Path) -> None:
+    model = TINY / "tiny_inception.tflite"
+    found = report_layouts(relay_job(relay_python, model, tmp_path, hook=KEEP), quiet)
+    convs = [op for op in operators(model.read_bytes()) if op.type.endswith("CONV_2D")]
+    assert [report.conv.out_shape for report in found.convs] == [op.shape for op in convs]
+    assert found.census_after == found.census_before
 
 
 def test_answers_of_a_hook_are_carried_out_one_by_one(relay_python: str, tmp_path: Path) -> None:

@@ -29,9 +29,12 @@ def convert_layout(mod, layout):
         return tvm.transform.Sequential(passes)(mod)
 
 
-def list_convs(mod):
-    """Every convolution as the data that layoutlab's hooks see."""
-    return [describe_conv(index, call) for index, call in enumerate(find_convs(mod))]
+def list_convs(mod, numbers):
+    """Every convolution as the data that layoutlab's hooks see, with these numbers, in the order in which TVM asks."""
+    calls = find_convs(mod)
+    if len(calls) != len(numbers):
+        raise Refused("layout", "ConvertLayout made %d convolutions of %d" % (len(calls), len(numbers)))
+    return [describe_conv(number, call) for number, call in zip(numbers, calls)]
 
 
 def alter_layouts(mod, target, decisions):

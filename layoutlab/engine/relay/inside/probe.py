@@ -23,15 +23,22 @@ def describe(target):
     """
     made = make_target(target)
     return {
+        **about(made),
+        "completed": lacks_kernel_layout(),
+        "none_keeps": _none_keeps(made),
+        "convs": {name: _behaviour(made, *form) for name, form in _FORMS.items()},
+    }
+
+
+def about(target):
+    """Versions, and the target as this TVM writes it."""
+    return {
         "tvm": tvm.__version__,
         "package": _package(),
         "git": _build_info().get("GIT_COMMIT_HASH", "unknown"),
         "llvm": _llvm(),
         "python": platform.python_version(),
-        "target": str(made),
-        "completed": lacks_kernel_layout(),
-        "none_keeps": _none_keeps(made),
-        "convs": {name: _behaviour(made, *form) for name, form in _FORMS.items()},
+        "target": str(target),
     }
 
 

@@ -18,8 +18,8 @@ _SAME = {"nn.bias_add": "add", "nn.contrib_dense_pack": "nn.dense"}
 def list_executed(imported, lowered, fused, outputs, graph):
     """For each function that an inference calls, in order, what it is; None where the modules do not fit together.
 
-    `lowered` is the unfused, `fused` the fused form of one module, `outputs` the names of the outputs of each operator of
-    the model, joined as the frontend does, and `graph` what the build wrote.
+    `lowered` is the unfused, `fused` the fused form of one module, `outputs` the names of the outputs of each operator
+    of the model, joined as the frontend does, and `graph` what the build wrote.
     """
     origin = _origins(imported, lowered, outputs)
     calls = _fused_calls(fused)
@@ -57,6 +57,18 @@ def positions(mod, outputs):
     """Of each call of `main`, in the order they run in, the number of its operator in the model; None: unknown."""
     numbers = {name: index for index, name in enumerate(outputs)}
     return [numbers.get(_span(call)) for call in calls_of(mod["main"])]
+
+
+def conv_numbers(mod, outputs):
+    """The numbers of the convolutions of an imported module in the model's own order, which branches can differ from.
+
+    A frontend that leaves no spans tells no order but that in which TVM visits them.
+    """
+    conv = [call.op.name in ALL_CONVS for call in calls_of(mod["main"])]
+    places = [place for place, is_conv in zip(positions(mod, outputs), conv) if is_conv]
+    if None in places or len(set(places)) < len(places):
+        return list(range(len(places)))
+    return [sorted(places).index(place) for place in places]
 
 
 def _span(call):

@@ -6,13 +6,15 @@ from . import build as builder
 from . import tuning
 from .build import optimise
 from .census import take_census
-from .convs import describe_conv, find_convs, layout_label
+from .convs import find_convs, layout_label
 from .dispatch import Collector
 from .importer import import_model, module_text
 from .layouts import alter_layouts, convert_layout, list_convs
+from .probe import about
 from .probe import describe as probe
+from .refused import Refused
 from .targets import make_target
-from .trace import list_executed, output_names
+from .trace import conv_numbers, list_executed, output_names
 
 
 def describe(report, target):
@@ -26,15 +28,17 @@ def convs(report, model, layout):
     report("stage", name="import")
     imported, _ = import_model(model)
     report("stage", name="layout")
-    before = list_convs(imported)
-    return {"before": before, "after": before if layout is None else list_convs(convert_layout(imported, layout))}
+    numbers = conv_numbers(imported, output_names(model))
+    before = list_convs(imported, numbers)
+    after = before if layout is None else list_convs(convert_layout(imported, layout), numbers)
+    return {"before": before, "after": after}
 
 
 def lay_out(report, job):
     """Both censuses and the text before and after; the convolutions' layouts at the end."""
     imported, _, converted = _lay_out(report, job)
     report("stage", name="lower")
-    return _laid_out(imported, _lowered(converted, job)[0])
+    return _laid_out(imported, _lowered(converted, job)[0], job)
 
 
 def list_tasks(report, job):
@@ -70,7 +74,8 @@ def compile(report, job):
         graph = builder.build(converted, target, job["passes"], job["fuse"], job["keep"], folder)
     lowered, collector = _lowered(converted, job)
     return dict(
-        _laid_out(imported, lowered),
+        _laid_out(imported, lowered, job),
+        about=about(target),
         tasks=collector.mark(covered["tasks"]),
         queries=collector.queries,
         ended=covered["ended"],
@@ -89,10 +94,22 @@ def _lay_out(report, job):
     mod = imported
     if job["convert_layout"] is not None:
         mod = convert_layout(mod, job["convert_layout"])
+        if job["decisions"] is None:
+            _require_change(imported, mod, job["convert_layout"])
     decisions = job["decisions"]
     if decisions is not None and any(decision is not None for decision in decisions):
         mod = alter_layouts(mod, make_target(job["target"]), decisions)
     return imported, inputs, mod
+
+
+def _require_change(imported, converted, layout):
+    """A variant that converts nothing would pass one layout off as another."""
+    before, after = ([layout_label(call) for call in find_convs(mod)] for mod in (imported, converted))
+    if not before:
+        raise Refused("layout", "convert_layout: %s was asked for, but the model has no conv2d to convert" % layout)
+    if before == after:
+        message = "convert_layout: %s was asked for, but it changed nothing: all %d convolutions stay %s. Leave it out"
+        raise Refused("layout", message % (layout, len(before), ", ".join(sorted(set(before)))))
 
 
 def _lowered(converted, job):
@@ -109,12 +126,12 @@ def _functions(imported, lowered, graph, job):
     return list_executed(imported, lowered, fused, output_names(job["model"]), graph)
 
 
-def _laid_out(imported, lowered):
+def _laid_out(imported, lowered, job):
     return {
         "census_before": take_census(imported),
         "census_after": take_census(lowered),
         "layouts_after": [layout_label(call) for call in find_convs(lowered)],
-        "convs_before": [describe_conv(index, call) for index, call in enumerate(find_convs(imported))],
+        "convs_before": list_convs(imported, conv_numbers(imported, output_names(job["model"]))),
         "ir_before": module_text(imported),
         "ir_after": module_text(lowered),
     }
