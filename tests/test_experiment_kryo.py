@@ -81,8 +81,9 @@ def test_the_table_says_simulated_in_every_row(done):
     rows = lines[4:7]
     assert [row.split()[0] for row in rows] == ["nchw4c", "untuned", "tflite"]
     assert all("simulated" in row for row in rows)
-    assert lines[8] == "nchw4c: 16 tasks, 14 tuned (100.0 % of the FLOP), 2 of one point; 20 trials, 0 failed"
-    notes = lines[11:]
+    assert lines[8].split() == ["variant", "takes", "x", "of", "verdict"]
+    assert lines[12] == "nchw4c: 16 tasks, 14 tuned (100.0 % of the FLOP), 2 of one point; 20 trials, 0 failed"
+    notes = lines[15:]
     assert notes[0].startswith(
         "device: no phone or board is named, so it runs on the simulated Kryo 280 gold core at 2.45 GHz (qemu-user "
     )
