@@ -187,7 +187,9 @@ def _steps(steps: list[Step]) -> str:
     lines += [
         "",
         _wrapped(
-            "layoutlab compiles with TVM's Relax and tunes with MetaSchedule: it reads no AutoTVM log as records.", ""
+            "These variants are compiled by TVM's Relax. With engine: relay they are tuned by AutoTVM, which goes on from a "
+            "log of its own: tuning: {logs: [FILE]}.",
+            "",
         ),
     ]
     return "\n".join(lines)

@@ -138,7 +138,7 @@ def test_refused_bools(messages, written: str, problem: str):
 
 
 def test_keys_are_text_too(messages):
-    known = "name, description, model, target, device, baseline, variants, tuning, check or measure"
+    known = "name, description, model, target, device, engine, baseline, variants, tuning, check or measure"
     assert messages(BASE + "on: 1\n<<: {a: 1}\n? [b]\n: 1\n") == [
         f'x.yaml:4:1: unknown key "on": expected {known}',
         f'x.yaml:5:1: unknown key "<<": expected {known}',

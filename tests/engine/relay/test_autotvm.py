@@ -11,20 +11,14 @@ from typing import Any
 import pytest
 
 import layoutlab.engine.relay
-from layoutlab.engine.relay.interpreter import find_python
-from layoutlab.errors import DeviceError
 
 _PROGRAM = Path(__file__).with_name("autotvm_program.py")
 _MODEL = Path(__file__).parents[3] / "experiments" / "models" / "tiny" / "tiny_conv.tflite"
 
 
 @pytest.fixture(scope="module")
-def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def facts(relay_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What the program found out, in one process: that TVM takes seconds to start."""
-    try:
-        python = find_python()
-    except DeviceError as error:
-        pytest.skip(str(error))
     folder = tmp_path_factory.mktemp("autotvm")
     environment = {
         **os.environ,
@@ -32,7 +26,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "TOPHUB_LOCATION": "NONE",
         "TVM_NUM_THREADS": "1",
     }
-    command = [python, str(_PROGRAM), str(_MODEL), str(folder), str(folder / "facts.json")]
+    command = [relay_python, str(_PROGRAM), str(_MODEL), str(folder), str(folder / "facts.json")]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads((folder / "facts.json").read_text())
