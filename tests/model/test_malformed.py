@@ -187,6 +187,9 @@ def test_every_cut_of_every_tiny_model(readers):
                 assert readers.read(data)["model"].startswith(MALFORMED)
 
 
+ENDS = ("killed by", "ended with code", "of memory", "no sign of life")
+
+
 @pytest.mark.slow
 def test_a_thousand_flipped_bits(readers):
     said: collections.Counter[str] = collections.Counter()
@@ -195,5 +198,6 @@ def test_a_thousand_flipped_bits(readers):
         path = draw.choice(MODELS)
         found = readers.read(flipped(path.read_bytes(), draw.randrange(1 << 30)))
         said.update(stage for stage, text in found.items() if text)
+        said.update(end for end in ENDS if any(end in text for text in found.values()))
     print(dict(said))
     assert said["model"] and said["tflite"]
