@@ -187,8 +187,8 @@ def _steps(steps: list[Step]) -> str:
     lines += [
         "",
         _wrapped(
-            "layoutlab compiles these variants with TVM's Relax. With engine: relay they are tuned by AutoTVM, which goes "
-            "on from a log of its own: tuning: {logs: [FILE]}.",
+            "layoutlab compiles these variants with TVM's Relax. With engine: relay they are tuned by AutoTVM, which "
+            "goes on from a log of its own: tuning: {logs: [FILE]}.",
             "",
         ),
     ]
