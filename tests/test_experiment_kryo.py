@@ -141,7 +141,9 @@ def test_a_second_run_counts_nothing_and_prints_the_same(done):
     assert [event["rounds"] for event in events if event["kind"] == "run"] == [1, 1]
 
 
+@pytest.mark.slow
 def test_a_new_run_elsewhere_comes_to_the_same_figures(done, tmp_path):
+    """Tuning included; that counts repeat in any process is in device/kryo/test_core.py as well, and not slow."""
     folder, text = done
     other = prepare(tmp_path / "a longer path than the other one has")
     assert run(other, "run", "x.yaml").stdout == text

@@ -141,7 +141,18 @@ def test_short_range_is_front_under_another_name(face_models):
     assert front.read_bytes() == short.read_bytes()
 
 
-@pytest.mark.parametrize("name", [name for name in IMPORTED if name != "face_detection_short_range"])
+# It takes a minute, and has no operator that the others have not.
+LIKE_OTHERS = "iris_landmark"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.slow if name == LIKE_OTHERS else ())
+        for name in IMPORTED
+        if name != "face_detection_short_range"
+    ],
+)
 def test_outputs_are_tflites_in_every_layout(name, face_models, tmp_path):
     path = face_models / f"{name}.tflite"
     imported = canonicalise(import_model(path.read_bytes()))
