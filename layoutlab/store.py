@@ -64,9 +64,11 @@ class Store:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._take_lock()
             path = self.folder / "events.jsonl"
-            _cut_torn_line(path)
-            self.events = read_events(path)
+            self.events, whole_bytes = _read(path)
             self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            if os.fstat(self._file).st_size > whole_bytes:
+                # What a kill left of a line.
+                os.ftruncate(self._file, whole_bytes)
             if not self.events:
                 self.append("format", version=FORMAT)
         except BaseException as error:
@@ -148,26 +150,22 @@ def _results(folder: Path) -> Path:
     return folder.parent.parent if folder.parent.name == "runs" else folder.parent
 
 
-def _cut_torn_line(path: Path) -> None:
-    """What a kill left of a line goes away."""
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        os.truncate(path, whole)
-
-
 def read_events(path: Path) -> list[dict[str, Any]]:
     """The events of a file, which another process may be writing; none where there is no file.
 
     A last line without its end is not there yet. Raises StoreError for anything else that cannot be read.
     """
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """The events of a file, and the bytes of its whole lines; see `read_events`."""
     if not path.exists():
-        return []
+        return [], 0
     data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
     events = []
-    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
+    for number, line in enumerate(whole.splitlines(), 1):
         try:
             events.append(json.loads(line))
         except ValueError:
@@ -180,4 +178,4 @@ def read_events(path: Path) -> list[dict[str, Any]]:
             f"{path} has format {events[0].get('version')}, and this layoutlab reads format {FORMAT}: "
             "use the version that wrote it, or remove the folder to start afresh"
         )
-    return events
+    return events, len(whole)

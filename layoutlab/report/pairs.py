@@ -89,15 +89,23 @@ def pairs_csv(pairs: Sequence[Pair]) -> str:
 
 def spread_table(latencies: Mapping[str, Latency], form: str) -> str:
     """Minimum, percentiles and counts of each measured row."""
-    rows = [
-        (
-            name,
-            *(f"{ms:.3f}" for ms in (found.min_ms, found.p5_ms, found.median_ms, found.p90_ms, found.mad_ms)),
-            str(found.rounds),
-            str(found.samples),
-        )
+    cells = spread_cells(latencies)
+    align = ("left", *["right"] * (len(cells[0]) - 1))
+    return tabulate(cells, headers="keys", tablefmt=form, disable_numparse=True, colalign=align)
+
+
+def spread_cells(latencies: Mapping[str, Latency]) -> list[dict[str, str]]:
+    """The cells of each row by their headings."""
+    return [
+        {
+            "variant": name,
+            "min ms": f"{found.min_ms:.3f}",
+            "p5 ms": f"{found.p5_ms:.3f}",
+            "median ms": f"{found.median_ms:.3f}",
+            "p90 ms": f"{found.p90_ms:.3f}",
+            "MAD ms": f"{found.mad_ms:.3f}",
+            "rounds": str(found.rounds),
+            "samples": str(found.samples),
+        }
         for name, found in latencies.items()
     ]
-    headers = ("variant", "min ms", "p5 ms", "median ms", "p90 ms", "MAD ms", "rounds", "samples")
-    align = ("left", *["right"] * (len(headers) - 1))
-    return tabulate(rows, headers=headers, tablefmt=form, disable_numparse=True, colalign=align)

@@ -17,12 +17,12 @@ from layoutlab.report.html.figures import Plot, complete, progress_plot, ratios_
 from layoutlab.report.html.function_figures import operators_plot, roofline_plot
 from layoutlab.report.html.svg import settings
 from layoutlab.report.html.verdict import verdict
-from layoutlab.report.pairs import pairs_cells
+from layoutlab.report.pairs import pairs_cells, spread_cells
 from layoutlab.report.peaks import peaks_text
 from layoutlab.report.profile import computes
 from layoutlab.report.profile_data import Profile
 from layoutlab.report.rounds import conditions_text
-from layoutlab.report.table import how_to_repeat, json_table, notes, table_cells
+from layoutlab.report.table import how_to_repeat, json_data, notes, table_cells
 
 Cells = list[dict[str, str]]
 # Functions of a variant that are shown; its profile has all.
@@ -50,7 +50,7 @@ def report_html(comparison: Comparison, details: Details) -> str:
         table=table_cells(comparison),
         plots={name: _marked(plot) for name, plot in plots.items()},
         pairs=pairs_cells(comparison.pairs),
-        spread=_spread(comparison),
+        spread=spread_cells({row.name: row.latency for row in comparison.rows if row.latency}),
         profiles={name: _functions(profile) for name, profile in details.profiles.items()},
         limits=_limits(details),
         peaks=_peaks(details),
@@ -61,7 +61,7 @@ def report_html(comparison: Comparison, details: Details) -> str:
         notes=[note for note in notes(comparison) if note not in coverage_notes(comparison)],
         conditions=_conditions(comparison),
         repeat=how_to_repeat(comparison),
-        data=embedded(json.loads(json_table(comparison))),
+        data=embedded(json_data(comparison)),
     )
 
 
@@ -88,24 +88,6 @@ def _plots(comparison: Comparison, details: Details) -> dict[str, Plot]:
 def _marked(plot: Plot) -> dict[str, Any]:
     # What ElementTree wrote is escaped.
     return {"svg": Markup(plot.svg), "caption": plot.caption}
-
-
-def _spread(comparison: Comparison) -> Cells:
-    """Of each measured row all that is known of its samples."""
-    return [
-        {
-            "variant": row.name,
-            "min ms": f"{found.min_ms:.3f}",
-            "p5 ms": f"{found.p5_ms:.3f}",
-            "median ms": f"{found.median_ms:.3f}",
-            "p90 ms": f"{found.p90_ms:.3f}",
-            "MAD ms": f"{found.mad_ms:.3f}",
-            "rounds": str(found.rounds),
-            "samples": str(found.samples),
-        }
-        for row in comparison.rows
-        if (found := row.latency)
-    ]
 
 
 def _functions(profile: Profile) -> dict[str, Any]:
