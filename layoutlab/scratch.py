@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import multiprocessing
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -75,10 +76,25 @@ def remove_abandoned() -> None:
                 os.close(lock)
 
 
-def orphaned_semaphores(folder: Path) -> int:
-    """Semaphores of workers whose own folder is no more below `folder`, the temporary one: nobody will remove them."""
-    names = [path.name.removeprefix("sem.") for path in _SHARED_MEMORY.glob(f"sem.{_PREFIX}*")]
-    return sum(not (folder / name.rpartition("-")[0]).exists() for name in names)
+def orphaned_semaphores() -> set[Path]:
+    """This user's semaphores of workers that no process has mapped: nobody will remove them.
+
+    Those of a worker that is just being ended are among them for a moment.
+    """
+    inodes: dict[int, Path] = {}
+    for path in _SHARED_MEMORY.glob(f"sem.{_PREFIX}*"):
+        with contextlib.suppress(FileNotFoundError):
+            if (status := path.stat()).st_uid == os.getuid():
+                inodes[status.st_ino] = path
+    for process in Path("/proc").glob("[0-9]*") if inodes else ():
+        # A process may end meanwhile, or be another user's.
+        with contextlib.suppress(OSError):
+            # The C library gives a semaphore its name after it has mapped it: the map shows another name, of one inode.
+            for mapped in re.findall(
+                rf"(\d+)\s+{_SHARED_MEMORY}/sem\.", (process / "maps").read_text(errors="replace")
+            ):
+                inodes.pop(int(mapped), None)
+    return {path for path in inodes.values() if path.exists()}
 
 
 def _remove(folder: Path) -> None:

@@ -10,6 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from layoutlab import errors, jobs, scratch
@@ -105,15 +106,36 @@ def test_a_workers_temporary_files_and_semaphores_go_with_it(verbs, tmp_path, mo
     monkeypatch.setattr(tempfile, "tempdir", None)
     environment = verbs(
         "import multiprocessing, os, tempfile\n@verb\ndef job(report):\n"
-        "    semaphore = multiprocessing.get_context('spawn').Lock()\n"
+        "    global semaphore\n    semaphore = multiprocessing.get_context('spawn').Lock()\n"
         "    tempfile.mkdtemp()\n    return [tempfile.gettempdir(), semaphore._semlock.name]\n"
     )
     with Worker(tmp_path / "x.log", environment) as worker:
         folder, semaphore = worker.do("job", {})
         assert Path(folder).parent == tmp_path and len(list(Path(folder).iterdir())) == 1
         assert semaphore.startswith(f"/{Path(folder).name}-")
+        shared = Path("/dev/shm", f"sem.{semaphore.removeprefix('/')}")
+        assert shared.exists() and shared not in orphaned_semaphores()
     assert not Path(folder).exists()
-    assert orphaned_semaphores(tmp_path) == 0
+    assert not shared.exists()
+
+
+def test_a_semaphore_that_no_process_has_is_an_orphan(tmp_path):
+    """Whatever else runs on the machine meanwhile."""
+    code = (
+        "import multiprocessing; multiprocessing.current_process()._config['semprefix'] = '/layoutlab-w-test'\n"
+        "lock = multiprocessing.get_context('spawn').Lock(); print(lock._semlock.name, flush=True); input()"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        shared = Path("/dev/shm", f"sem.{other.stdout.readline().decode().strip().removeprefix('/')}")
+        assert shared.exists() and shared not in orphaned_semaphores()
+        # Python's own tracker of resources would remove it.
+        for child in psutil.Process(other.pid).children():
+            child.kill()
+        other.kill()
+    assert shared in orphaned_semaphores()
+    shared.unlink()
+    assert shared not in orphaned_semaphores()
 
 
 def test_what_a_killed_parent_left_is_removed_by_the_next_one(tmp_path, monkeypatch):

@@ -39,23 +39,35 @@ def prints(conv):
 """
 # What a hook's worker runs first: nobody waits for a minute here.
 IMPATIENT = "import layoutlab.hook_limit\nlayoutlab.hook_limit.ANSWER_S = 3\n"
-NAMES = ("hangs", "hangs_imported", "grows", "unknown", "prints")
 
 
-def test_hooks_cost_their_own_variant(tmp_path):
-    variants = [f"{{name: {name}, alter_op_layout: my_hooks:{name}, tune: false}}" for name in NAMES]
-    variants[1] = "{name: hangs_imported, alter_op_layout: slow_hooks:choose, tune: false}"
+def said_of(tmp_path, variants, modules):
+    """What is said of each of the variants, without its log."""
     write(tmp_path, variants)
     (tmp_path / "my_hooks.py").write_text(HOOKS)
-    (tmp_path / "slow_hooks.py").write_text("import time\ntime.sleep(600)\n")
-    (tmp_path / "sitecustomize.py").write_text(IMPATIENT)
-    allowed = ["--allow-hooks", "my_hooks", "--allow-hooks", "slow_hooks"]
+    allowed = [word for module in modules for word in ("--allow-hooks", module)]
     shown = layoutlab(tmp_path, "layouts", "x.yaml", *allowed, environment={"LAYOUTLAB_MEMORY_GIB": "1"})
     assert shown.returncode == 1
-    said = dict(re.findall(r"^(\w+): (.*?)(?: \(log: .*\))?$", shown.stdout, re.M))
-    assert said == {
-        "hangs": "fails at layout: the hook gave no answer at conv 0 within 3 s; the process was ended",
-        "hangs_imported": "fails at layout: the hook's module was not imported within 3 s; the process was ended",
+    return dict(re.findall(r"^(\w+): (.*?)(?: \(log: .*\))?$", shown.stdout, re.M))
+
+
+def variant(name, hook):
+    return f"{{name: {name}, alter_op_layout: {hook}, tune: false}}"
+
+
+def test_a_hook_that_hangs_costs_its_own_variant(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(IMPATIENT)
+    (tmp_path / "slow_hooks.py").write_text("import time\ntime.sleep(600)\n")
+    variants = [variant("answering", "my_hooks:hangs"), variant("imported", "slow_hooks:choose")]
+    assert said_of(tmp_path, variants, ["my_hooks", "slow_hooks"]) == {
+        "answering": "fails at layout: the hook gave no answer at conv 0 within 3 s; the process was ended",
+        "imported": "fails at layout: the hook's module was not imported within 3 s; the process was ended",
+    }
+
+
+def test_other_hooks_cost_their_own_variant(tmp_path):
+    variants = [variant(name, f"my_hooks:{name}") for name in ("grows", "unknown", "prints")]
+    assert said_of(tmp_path, variants, ["my_hooks"]) == {
         "grows": "fails at layout: it took more than 1.0 GiB of memory, its limit here; the process was ended",
         "unknown": "fails at layout: conv 0 cannot run as data NCWHXYZ, kernel , out NCHW: expected NHWC, NCHW, or "
         "data NCHW<a>c with kernel OIHW<b>o and out NCHW<b>c",

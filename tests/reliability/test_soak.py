@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
+import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,10 @@ CLEAN = soak.Footprint(memory_mib=150, descriptors=8, threads=3, children=0, tem
 def test_a_run_leaves_no_process_and_no_temporary_file_behind(finished_run):
     assert list((finished_run / "tmp").iterdir()) == []
     assert processes_in(finished_run) == set()
-    assert orphaned_semaphores(Path(tempfile.gettempdir())) == 0
+    orphans = orphaned_semaphores()
+    # A worker of another test that is ended just now removes its own in a moment.
+    time.sleep(2 if orphans else 0)
+    assert orphans & orphaned_semaphores() == set()
 
 
 @pytest.mark.parametrize(
