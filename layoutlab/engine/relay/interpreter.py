@@ -33,10 +33,18 @@ Report = Callable[..., None]
 
 @dataclass(frozen=True, kw_only=True)
 class RelayEngine:
-    """A Relay-era TVM: its interpreter, and what `inside.probe.describe` says for the target."""
+    """A Relay-era TVM: its interpreter, and what `inside.probe.describe` says for the target.
 
-    python: str
+    A run's record has no interpreter: a path tells nothing on another machine, and tables would differ by it.
+    """
+
     described: Mapping[str, Any]
+    python: str | None = None
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """What a run records of it."""
+        return {"described": dict(self.described)}
 
     @property
     def version(self) -> str:

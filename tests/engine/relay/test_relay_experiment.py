@@ -45,6 +45,9 @@ def test_both_engines_stand_in_one_table(relay_python: str, tmp_path: Path) -> N
         assert rows[name]["check"]["ok"], name
         assert rows[name]["latency"]["median_ms"] > 0
     assert "nchw4c, stock: compiled by Relay of TVM 0." in done.stdout
+    # A table says nothing of where on this machine that is.
+    assert set(table["run"]["engines"]) == {"nchw4c", "stock"}
+    assert relay_python not in json.dumps(table)
     # Nothing is left to do.
     again = layoutlab(tmp_path, relay_python, "run", "x.yaml")
     assert again.returncode == 0
