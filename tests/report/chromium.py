@@ -60,7 +60,9 @@ def downloaded() -> Chromium | None:
     program = root / "usr/lib/chromium/chromium"
     if not program.exists():
         return None
-    libraries = [path for path in (root / "usr/lib").glob("*-linux-gnu") if path.is_dir()]
+    # PulseAudio's names the folder of its other half from the root, where on a bare machine there is none.
+    places = ("*-linux-gnu", "*-linux-gnu/pulseaudio")
+    libraries = [path for place in places for path in (root / "usr/lib").glob(place) if path.is_dir()]
     return Chromium(program, {"LD_LIBRARY_PATH": ":".join(map(str, libraries))})
 
 
