@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -122,7 +122,7 @@ def begin(
         rounds=run.rounds,
         threads=loaded.spec.threads,
         versions=run.versions,
-        **({"engines": {name: engine.record for name, engine in run.engines.items()}} if run.engines else {}),
+        **({"engines": {name: asdict(engine) for name, engine in run.engines.items()}} if run.engines else {}),
     )
     if inputs is None:
         _write_inputs(run)

@@ -62,7 +62,7 @@ def compile_variant(job: CompileJob, report: Report) -> Artifact:
     decided = _decide(job, report)
     inside = _inside_job(job, decided, chosen=_not_skipped(job, decided, report))
     done = _ask(job, "compile", inside, report)
-    engine = RelayEngine(python=_python(job), described=done["about"])
+    engine = RelayEngine(described=done["about"])
     layouts = _layout_report(job, done, decided)
     _write_layouts(folder, layouts)
     report("stage", name="link")

@@ -33,18 +33,12 @@ Report = Callable[..., None]
 
 @dataclass(frozen=True, kw_only=True)
 class RelayEngine:
-    """A Relay-era TVM: its interpreter, and what `inside.probe.describe` says for the target.
+    """A Relay-era TVM: what `inside.probe.describe` says of it for the target.
 
-    A run's record has no interpreter: a path tells nothing on another machine, and tables would differ by it.
+    Runs record it, so it has no path of the interpreter: that tells nothing on another machine.
     """
 
     described: Mapping[str, Any]
-    python: str | None = None
-
-    @property
-    def record(self) -> dict[str, Any]:
-        """What a run records of it."""
-        return {"described": dict(self.described)}
 
     @property
     def version(self) -> str:
@@ -114,7 +108,7 @@ def describe(python: str, target: Mapping[str, Any], log: Path | None) -> RelayE
             found = ask(python, "describe", {"target": dict(target)}, folder=Path(folder), log=log, silent_s=180)
     except StageError as error:
         raise DeviceError(f"{python} does not start a TVM with Relay: {error}") from error
-    return RelayEngine(python=python, described=found)
+    return RelayEngine(described=found)
 
 
 def ask(
